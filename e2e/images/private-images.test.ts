@@ -19,6 +19,7 @@ import {
   ImageStore,
   type ImageStoreOptions,
 } from '../../packages/server/src/runner/image/store/image-store.ts';
+import { makeUnpacking } from '../../packages/server/src/runner/image/testing/unpacking.ts';
 import { OciLayout, type ImageSpec } from '../fixtures/images/oci-layout.ts';
 import { startRegistry, type Registry } from '../fixtures/images/registry.ts';
 import { startTokenServer } from '../fixtures/images/token-server.ts';
@@ -77,7 +78,7 @@ async function openStore(
   const log = pino({ level: 'trace' }, { write: (line: string) => (logged += line) });
   return ImageStore.open({
     directory: await mkdtemp(join(root, 'store-')),
-    tools: { tar2sqfs: 'tar2sqfs' },
+    unpacking: await makeUnpacking(),
     mirrors: {},
     insecureRegistries,
     builtin: [],

@@ -15,3 +15,17 @@ export async function buildProgram(input, directory) {
     await bundle.close();
   }
 }
+
+/**
+ * Makes one file of a script and all that it loads, for a process that can reach no other file.
+ * @param {string} input  its main module
+ * @param {string} file
+ */
+export async function buildScript(input, file) {
+  const bundle = await rolldown({ input, platform: 'node', logLevel: 'warn' });
+  try {
+    await bundle.write({ file, format: 'esm', codeSplitting: false });
+  } finally {
+    await bundle.close();
+  }
+}

@@ -13,7 +13,7 @@ import { SetupError } from './setup-error.mjs';
 
 const BUILDS = join(REPOSITORY, 'packages', 'server', 'dist');
 const BUILDER = join(REPOSITORY, 'packages', 'server', 'build-program.mjs');
-const SOURCE = join(REPOSITORY, 'packages', 'server', 'src', 'main.ts');
+const SOURCE = join(REPOSITORY, 'packages', 'server', 'src');
 const MAIN = 'main.mjs';
 const BUILD_TIMEOUT_MS = 5 * 60_000;
 /** Many builds stay: a running service starts its roles from its own build, also while the checkout changes. */
@@ -42,8 +42,15 @@ export async function ensureServiceProgram(node) {
     recipe: await buildRecipe(),
     build: async (target) => {
       say('building the service');
-      const [builder, source, directory] = [BUILDER, SOURCE, target].map((path) => JSON.stringify(path));
-      const program = `import { buildProgram } from ${builder}; await buildProgram(${source}, ${directory});`;
+      const [builder, main, unpack] = [
+        BUILDER,
+        join(SOURCE, 'main.ts'),
+        join(SOURCE, 'runner/image/unpacking/unpack.ts'),
+      ].map((path) => JSON.stringify(path));
+      const [directory, script] = [target, join(target, 'unpack.mjs')].map((path) => JSON.stringify(path));
+      const program = `import { buildProgram, buildScript } from ${builder};
+        await buildProgram(${main}, ${directory});
+        await buildScript(${unpack}, ${script});`;
       await run(node, ['--input-type=module', '--eval', program], {
         step: 'building the service',
         timeoutMs: BUILD_TIMEOUT_MS,

@@ -2,7 +2,7 @@
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { PROGRAM_FILE } from '../lib/process/program-file.ts';
+import { PROGRAM_FILE, UNPACK_SCRIPT } from '../lib/process/program-file.ts';
 import type { Accelerators } from './accelerator/accelerators.ts';
 import { CacheEvictor } from './cache/cache-evictor.ts';
 import { CacheLeases } from './cache/cache-leases.ts';
@@ -11,6 +11,7 @@ import { buildCapacity } from './capacity/build-capacity.ts';
 import type { Capacity } from './capacity/capacity.ts';
 import { DiskGuard } from './capacity/disk-guard.ts';
 import type { CgroupTree } from './confinement/cgroup-tree.ts';
+import type { Jail } from './confinement/jail.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
 import { isTmpfs } from './host/tmpfs.ts';
 import { EventSpool } from './driver/event-spool.ts';
@@ -51,6 +52,7 @@ export interface OpenedFleet {
 
 interface FleetParts {
   vmm: Vmm;
+  jail: Jail;
   machines: MachineStore;
   bindings: Bindings;
   accelerators: Accelerators;
@@ -72,7 +74,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const leases = new CacheLeases();
   let evictor: CacheEvictor | undefined;
   const onStored = (): void => evictor?.request();
-  const images = await openImages(config, { leases, onStored, log });
+  const images = await openImages(config, parts, { leases, onStored, log });
   const vmsDirectory = join(dataDir, 'vms');
   const spool = EventSpool.open(join(dataDir, 'events'), {
     ballast,
@@ -187,11 +189,20 @@ function openTemplates(
 
 function openImages(
   config: RunnerConfig,
+  { jail, accounts, cgroups }: FleetParts,
   parts: Pick<ImageStoreOptions, 'leases' | 'onStored' | 'log'>,
 ): Promise<ImageStore> {
   return ImageStore.open({
     directory: join(config.dataDir, 'images'),
-    tools: { tar2sqfs: config.tools.tar2sqfs },
+    unpacking: {
+      jail,
+      node: process.execPath,
+      script: UNPACK_SCRIPT,
+      tar2sqfs: config.tools.tar2sqfs,
+      uids: accounts.images,
+      enclose: (unit, limits) => cgroups.enclose(unit, limits),
+      isInMemory: isTmpfs(config.dataDir),
+    },
     mirrors: config.registryMirrors,
     insecureRegistries: [...config.insecureRegistries],
     builtin: [...config.builtinImages],

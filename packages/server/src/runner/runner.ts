@@ -72,7 +72,7 @@ export async function startRunner(
     log,
   });
   const { guestCidr } = ranges;
-  const parts = { vmm, machines, bindings, accelerators, cgroups, accounts, tscKhz, guestCidr };
+  const parts = { vmm, jail, machines, bindings, accelerators, cgroups, accounts, tscKhz, guestCidr };
   const opened = await openFleet(config, parts, log);
   setup.defer(() => opened.close());
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);

@@ -12,7 +12,7 @@ import type { NetworkSlot } from './guest-network.ts';
 /** Number of slots with a TAP: slots 0 to 16 383. */
 export const TAP_SLOTS = 16_384;
 /** Number of slots without a TAP, which follow those with one. */
-export const BARE_SLOTS = 2048;
+export const BARE_SLOTS = 2046;
 
 /** The slot of a VM without a network. */
 export interface BareSlot {

@@ -2,15 +2,17 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { open, readFile, stat, writeFile } from 'node:fs/promises';
+import { open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Writable } from 'node:stream';
 import { test } from 'node:test';
 import { writeTar, type LayerEntry } from '../../../../../../e2e/fixtures/images/oci-layout.ts';
 import { readLayers, writeFlatTar } from './flatten.ts';
 import { LayerError } from '../tar/layer-error.ts';
-import { ProcessError } from '../../host/run-process.ts';
+import { runProcess } from '../../host/run-process.ts';
 import { makeScratchDirectory } from '../testing/scratch-directory.ts';
-import { buildSquashfs } from './squashfs.ts';
+import { squashfsArguments } from './squashfs.ts';
+import { TarWriter } from '../tar/tar-writer.ts';
 import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader } from '../tar/tar-format.ts';
 import { readTar, type TarEntry } from '../tar/tar-reader.ts';
 import { TEST_LIMITS } from '../testing/tree-entries.ts';
@@ -22,18 +24,20 @@ interface FlatEntry extends TarEntry {
   content: Buffer;
 }
 
-async function makeSquashfs(
-  layerPaths: readonly string[],
-  outputPath: string,
-  tool = 'tar2sqfs',
-): Promise<number> {
+async function makeSquashfs(layerPaths: readonly string[], outputPath: string): Promise<void> {
   const tree = await readLayers(layerPaths, TEST_LIMITS, signal);
-  return buildSquashfs({
-    tool,
-    outputPath,
+  await runProcess({
+    command: 'tar2sqfs',
+    args: squashfsArguments(outputPath),
     timeoutMs: TIMEOUT_MS,
-    signal,
-    write: (writer) => writeFlatTar(tree, layerPaths, writer, { signal }),
+    feed: (stdin) =>
+      writeFlatTar(tree, layerPaths, new TarWriter((chunk) => writeTo(stdin, chunk)), { signal }),
+  });
+}
+
+function writeTo(stream: Writable, chunk: Buffer): Promise<void> {
+  return new Promise((resolve, reject) => {
+    stream.write(chunk, (error) => (error ? reject(error) : resolve()));
   });
 }
 
@@ -213,15 +217,13 @@ test('files larger than a window and files of odd sizes keep their bytes', async
     assert(flat.get(`f${index}`)?.content.equals(content), `f${index}`);
 });
 
-test('equal layers make equal, read-only images', async () => {
+test('equal layers make equal images', async () => {
   await using scratch = await makeScratchDirectory();
   const layer = join(scratch.path, 'layer.tar');
   await writeTar(layer, [{ path: 'b', content: 'b' }, { path: 'a/' }, { path: 'a/x', content: 'x' }]);
   const images = [join(scratch.path, '1'), join(scratch.path, '2')];
   for (const image of images) {
-    const sizeBytes = await makeSquashfs([layer], image);
-    const found = await stat(image);
-    assert.deepEqual([found.size, found.mode & 0o7777], [sizeBytes, 0o444]);
+    await makeSquashfs([layer], image);
   }
   const [first, second] = await Promise.all(images.map((image) => readFile(image)));
   assert(first?.equals(second ?? Buffer.alloc(0)));
@@ -241,16 +243,6 @@ test('a bad layer is named by its number', async () => {
   await assert.rejects(readLayers([good, bad], TEST_LIMITS, signal), (error) => {
     return error instanceof LayerError && error.message.startsWith('layer 2 of 2: it is no tar');
   });
-});
-
-test('a packer that fails at once is reported with its own error output, not as a broken pipe', async () => {
-  await using scratch = await makeScratchDirectory();
-  const layer = join(scratch.path, 'layer.tar');
-  await writeTar(layer, [{ path: 'a', content: Buffer.alloc(8 << 20, 1) }]);
-  await assert.rejects(makeSquashfs([layer], join(scratch.path, 'no', 'such', 'directory')), (error) => {
-    return error instanceof ProcessError && /No such file or directory/u.test(error.stderr);
-  });
-  await assert.rejects(makeSquashfs([layer], join(scratch.path, 'x'), '/nonexistent/tar2sqfs'), ProcessError);
 });
 
 /** GNU tar unpacks the layers one over the other; the script applies the whiteouts. */

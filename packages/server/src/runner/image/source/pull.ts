@@ -1,46 +1,40 @@
 /** Pulls an image: first the config, which names the digests of the unpacked layers, then all layers in parallel. */
 import { setMaxListeners } from 'node:events';
-import { mkdir } from 'node:fs/promises';
-import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { parseImageConfig, type ParsedConfig } from './image-config.ts';
-import { maxUnpackedBytes, type ImageLimits } from '../layers/image-limits.ts';
+import type { ImageLimits } from '../layers/image-limits.ts';
 import type { ImageConfig } from '../store/image-store.types.ts';
 import { LayerError } from '../tar/layer-error.ts';
-import { unpackLayer } from '../layers/layer-unpacking.ts';
 import type { Blob } from '../registry/blob-reader.ts';
 import type { PullableImage } from './resolver.ts';
 
 export interface PullOptions {
-  /** Directory to create. */
-  directory: string;
   limits: ImageLimits;
   signal: AbortSignal;
   /** Called with the number of bytes of each received chunk of a layer, still compressed. */
   onBytes: (bytes: number) => void;
 }
 
-export interface PulledImage {
-  directory: string;
-  /** Tar archives, the lowest first. */
-  layerPaths: string[];
-  config: ImageConfig;
-}
+/** Unpacks a stored layer and returns the digest of its archive. */
+export type UnpackLayer = (
+  layer: number,
+  source: AsyncIterable<Buffer>,
+  signal: AbortSignal,
+) => Promise<string>;
 
-export async function pullImage(image: PullableImage, options: PullOptions): Promise<PulledImage> {
-  const { directory, limits } = options;
+/** Downloads all layers and unpacks each. Returns the config. */
+export async function pullImage(
+  image: PullableImage,
+  options: PullOptions & { unpack: UnpackLayer },
+): Promise<ImageConfig> {
   return withinTime(image, options, async (signal) => {
-    await mkdir(directory);
     const { config, diffIds } = await readConfig(image, signal);
-    const layerPaths = diffIds.map((_, index) => join(directory, String(index)));
     await everyLayer(image, signal, async (layer, index, signal) => {
       const source = countBytes(image.source.readBlob(layer, signal), options.onBytes);
-      const targetPath = layerPaths[index] ?? '';
-      const maxBytes = maxUnpackedBytes(layer.size, limits);
-      const diffId = await unpackLayer(source, { targetPath, maxBytes, signal });
+      const diffId = await options.unpack(index, source, signal);
       if (diffId !== diffIds[index]) throw new LayerError('its unpacked content does not match its config');
     });
-    return { directory, layerPaths, config };
+    return config;
   });
 }
 
@@ -48,10 +42,7 @@ export async function pullImage(image: PullableImage, options: PullOptions): Pro
  * Downloads all blobs and keeps none. A registry that delivers the manifest of a stored image proves only that it knows
  * the digest; one that delivers all of its blobs has the image.
  */
-export async function proveImage(
-  image: PullableImage,
-  options: Omit<PullOptions, 'directory'>,
-): Promise<void> {
+export async function proveImage(image: PullableImage, options: PullOptions): Promise<void> {
   await withinTime(image, options, async (signal) => {
     await readConfig(image, signal);
     await everyLayer(image, signal, async (layer, _, signal) => {
@@ -62,7 +53,7 @@ export async function proveImage(
 
 async function withinTime<T>(
   image: PullableImage,
-  options: Omit<PullOptions, 'directory'>,
+  options: PullOptions,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const { pullTimeoutMs } = options.limits;

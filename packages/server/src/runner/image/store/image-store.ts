@@ -40,13 +40,14 @@ import type { RegistrySettings } from '../registry/registry-settings.ts';
 import { SYSTEM_CERTIFICATES } from '../../../lib/tls/trust.ts';
 import { ImageResolver, formatPinned } from '../source/resolver.ts';
 import { Slots } from '../../../lib/waiting/slots.ts';
+import { UnpackPlaces, type UnpackPlacesOptions } from '../unpacking/unpack-places.ts';
 import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
 
 export interface ImageStoreOptions extends RegistrySettings {
   /** Directory of this store only; one process at a time may use it. */
   directory: string;
-  /** Programs, by name or path. */
-  tools: { tar2sqfs: string };
+  /** Where layers are unpacked; `uids` are as many as preparations run at once. */
+  unpacking: UnpackPlacesOptions;
   builtin: readonly BuiltinImage[];
   /** Directory of the imported images. */
   localDirectory: string;
@@ -70,7 +71,7 @@ interface Parts {
   client: RegistryClient;
   resolver: ImageResolver;
   images: StoredImages;
-  tar2sqfs: string;
+  places: UnpackPlaces;
   limits: ImageLimits;
   closing: AbortController;
   leases: CacheLeases;
@@ -95,10 +96,11 @@ export class ImageStore implements AsyncDisposable {
 
   /** Opens the store: reads the stored images and removes the leftovers of a killed process. */
   static async open(options: ImageStoreOptions): Promise<ImageStore> {
-    const { directory, tools, mirrors, insecureRegistries, leases, log } = options;
+    const { directory, mirrors, insecureRegistries, leases, log } = options;
     const onStored = options.onStored ?? (() => undefined);
     const limits = { ...DEFAULT_IMAGE_LIMITS, ...options.limits };
     await mkdir(directory, { recursive: true });
+    const places = await UnpackPlaces.open(options.unpacking);
     const images = await StoredImages.open(directory, log);
     const closing = new AbortController();
     const client = new RegistryClient({
@@ -117,8 +119,7 @@ export class ImageStore implements AsyncDisposable {
       log,
     });
     rememberReferences(resolver, images);
-    const { tar2sqfs } = tools;
-    return new ImageStore({ client, resolver, images, tar2sqfs, limits, closing, leases, onStored, log });
+    return new ImageStore({ client, resolver, images, places, limits, closing, leases, onStored, log });
   }
 
   /** The stored images, for the evictor. */
@@ -254,7 +255,7 @@ export class ImageStore implements AsyncDisposable {
     how: Required<Listener> & { access: ImageAccess },
   ): Promise<ImageEntry> {
     const { access, onStep, onProgress } = how;
-    const { resolver, images, leases, tar2sqfs, limits, closing, log } = this.#parts;
+    const { resolver, images, leases, places, limits, closing, log } = this.#parts;
     const { signal } = closing;
     const startedAt = performance.now();
     using lease = leases.open();
@@ -269,7 +270,7 @@ export class ImageStore implements AsyncDisposable {
     }
     await using staging = await images.makeStaging();
     const stagingPath = staging.path;
-    const prepared = await prepareImage(image, { tar2sqfs, limits, stagingPath, signal, onStep, onProgress });
+    const prepared = await prepareImage(image, { places, limits, stagingPath, signal, onStep, onProgress });
     const { sizeBytes, config, acls } = prepared;
     const name = formatPinned(reference);
     const isAnonymous = resolver.isAnonymous(reference, access);

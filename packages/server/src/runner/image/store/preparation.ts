@@ -1,25 +1,25 @@
 /** Makes a squashfs file from a manifest, in a staging directory: pull → check → flatten. */
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { isDiskFull } from '../../host/full-disk.ts';
 import { checkFreeSpace, withinSpace } from '../layers/disk-space.ts';
-import { readLayers, writeFlatTar } from '../layers/flatten.ts';
 import { maxUnpackedBytes, type ImageLimits } from '../layers/image-limits.ts';
 import type { ImageConfig, PrepareProgress, PrepareStep } from './image-store.types.ts';
 import { LayerError } from '../tar/layer-error.ts';
 import { compressedBytes } from '../source/manifest.ts';
 import { ProgressMeter } from '../layers/progress-meter.ts';
-import { pullImage, type PulledImage } from '../source/pull.ts';
+import { pullImage } from '../source/pull.ts';
 import type { PullableImage } from '../source/resolver.ts';
 import { ProcessError } from '../../host/run-process.ts';
-import { buildSquashfs } from '../layers/squashfs.ts';
+import type { TreeLimits } from '../layers/tree-budget.ts';
 import { SQUASHFS_NAME } from './stored-images.ts';
+import type { UnpackPlaces } from '../unpacking/unpack-places.ts';
+import { Unpacker } from '../unpacking/unpacker.ts';
 import { stretched } from '../../../lib/waiting/deadline.ts';
 
 export interface PreparationOptions {
-  /** The tar2sqfs program. */
-  tar2sqfs: string;
+  places: UnpackPlaces;
   limits: ImageLimits;
   /** An empty directory; the caller removes it. */
   stagingPath: string;
@@ -41,56 +41,67 @@ export interface Prepared {
 const EXPANSION = 4;
 
 export async function prepareImage(image: PullableImage, options: PreparationOptions): Promise<Prepared> {
-  const { limits, stagingPath, signal } = options;
+  const { limits, stagingPath, places } = options;
   const totalBytes = compressedBytes(image.manifest);
   await checkFreeSpace(stagingPath, EXPANSION * totalBytes, limits.minFreeBytes);
   // The layers and the squashfs made from them exist at the same time for a while.
-  const maxBytes = 2 * maxUnpackedBytes(compressedBytes(image.manifest), limits);
+  const maxBytes = 2 * maxUnpackedBytes(totalBytes, limits);
   const space = { maxBytes, minFreeBytes: limits.minFreeBytes };
-  return withinSpace(stagingPath, space, signal, async (signal) => {
-    const pulled = await pull(image, { ...options, signal });
-    return flatten(image, pulled, { ...options, signal });
+  return withinSpace(stagingPath, space, options.signal, async (signal) => {
+    await using place = await places.take();
+    await using unpacker = await Unpacker.start(place, {
+      directory: join(stagingPath, 'layers'),
+      maxFileBytes: maxBytes,
+      maxBytes: image.manifest.layers.map(({ size }) => maxUnpackedBytes(size, limits)),
+      limits: pickTreeLimits(limits),
+    });
+    const config = await pull(image, unpacker, { ...options, signal });
+    return { ...(await pack(image, unpacker, { ...options, signal })), config };
   });
 }
 
-async function pull(image: PullableImage, options: PreparationOptions): Promise<PulledImage> {
+function pickTreeLimits({ maxEntries, maxContentBytes, maxMetadataBytes }: ImageLimits): TreeLimits {
+  return { maxEntries, maxContentBytes, maxMetadataBytes };
+}
+
+async function pull(
+  image: PullableImage,
+  unpacker: Unpacker,
+  options: PreparationOptions,
+): Promise<ImageConfig> {
   const { limits, signal, onStep, onProgress } = options;
   onStep('pull');
   const meter = new ProgressMeter('pull', compressedBytes(image.manifest), onProgress);
   try {
-    const directory = join(options.stagingPath, 'layers');
-    return await pullImage(image, { directory, limits, signal, onBytes: (bytes) => meter.add(bytes) });
+    return await pullImage(image, {
+      limits,
+      signal,
+      onBytes: (bytes) => meter.add(bytes),
+      unpack: (layer, source, signal) => unpacker.unpackLayer(layer, source, signal),
+    });
   } catch (error) {
     throw isDiskFull(error) ? diskFull(image.source.name, error) : error;
   }
 }
 
-async function flatten(
+async function pack(
   image: PullableImage,
-  pulled: PulledImage,
+  unpacker: Unpacker,
   options: PreparationOptions,
-): Promise<Prepared> {
+): Promise<Omit<Prepared, 'config'>> {
   options.onStep('flatten');
   const { limits } = options;
   const path = join(options.stagingPath, 'image');
   await mkdir(path);
   const signal = AbortSignal.any([options.signal, AbortSignal.timeout(stretched(limits.flattenTimeoutMs))]);
+  let meter: ProgressMeter | undefined;
   try {
-    const tree = await readLayers(pulled.layerPaths, limits, signal);
-    const meter = new ProgressMeter('flatten', tree.contentBytes, options.onProgress);
-    const sizeBytes = await buildSquashfs({
-      tool: options.tar2sqfs,
-      outputPath: join(path, SQUASHFS_NAME),
-      timeoutMs: limits.flattenTimeoutMs,
+    const made = await unpacker.makeImage(join(path, SQUASHFS_NAME), {
       signal,
-      write: (writer) =>
-        writeFlatTar(tree, pulled.layerPaths, writer, {
-          signal,
-          onBytes: (bytes) => meter.add(bytes),
-        }),
+      onContentBytes: (bytes) => (meter = new ProgressMeter('flatten', bytes, options.onProgress)),
+      onBytes: (bytes) => meter?.add(bytes),
     });
-    await rm(pulled.directory, { recursive: true });
-    return { path, sizeBytes, config: pulled.config, acls: tree.acls };
+    return { path, ...made };
   } catch (error) {
     throw translateFlattenFailure(image.source.name, error, limits);
   }
@@ -100,7 +111,7 @@ function translateFlattenFailure(name: string, error: unknown, limits: ImageLimi
   if (error instanceof LayerError)
     return new AppError('invalid_image', `image ${name}: ${error.message}`, { cause: error });
   const isTimeout = error instanceof DOMException && error.name === 'TimeoutError';
-  if (isTimeout || (error instanceof ProcessError && error.isTimeout)) {
+  if (isTimeout) {
     const seconds = Math.round(limits.flattenTimeoutMs / 1000);
     return new AppError('invalid_image', `image ${name}: its layers were not merged within ${seconds} s`, {
       cause: error,

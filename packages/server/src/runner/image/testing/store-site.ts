@@ -12,6 +12,7 @@ import {
 } from '../../../../../../e2e/fixtures/images/oci-layout.ts';
 import { startRegistry, type Registry } from '../../../../../../e2e/fixtures/images/registry.ts';
 import { CacheLeases } from '../../cache/cache-leases.ts';
+import { makeUnpacking } from './unpacking.ts';
 import { ImageStore, type ImageStoreOptions } from '../store/image-store.ts';
 import type { StoredImage } from '../store/image-store.types.ts';
 
@@ -60,7 +61,7 @@ export class StoreSite {
   async openStore(change: Partial<ImageStoreOptions> = {}): Promise<ImageStore> {
     return ImageStore.open({
       directory: await mkdtemp(join(this.root, 'store-')),
-      tools: { tar2sqfs: 'tar2sqfs' },
+      unpacking: await makeUnpacking(),
       mirrors: { 'docker.io': this.registry.url },
       insecureRegistries: [this.registry.name],
       builtin: [],
