@@ -15,8 +15,7 @@ import {
   type RestoreVm,
   type RollbackVm,
 } from '../../lib/protocol/runner-protocol.ts';
-import type { RunnerConnection } from './runner-connection.ts';
-import { callBytes, callJson, get, send, vmPath } from './runner-json.ts';
+import { get, send, vmPath, type RunnerConnection } from './runner-connection.ts';
 
 const REMOVE_DEADLINE_MS = 60_000;
 
@@ -47,7 +46,7 @@ export class RunnerCaptures {
   async fork(id: string, children: string[], deadlineMs: number): Promise<ForkedVms> {
     const body: ForkVm = { children };
     const request = send('POST', `${vmPath(id)}/fork`, body, deadlineMs);
-    const forked = await callJson(this.#connection, request, ForkedVms);
+    const forked = await this.#connection.callJson(request, ForkedVms);
     if (forked.children.length === children.length) return forked;
     throw new AppError('internal', `the runner answered ${forked.children.length} children`);
   }
@@ -55,17 +54,17 @@ export class RunnerCaptures {
   /** Replaces a VM by one restored from a capture, once for each rollback id. */
   rollBack(id: string, rollback: RollbackVm, deadlineMs: number): Promise<VmRollback> {
     const request = send('POST', `${vmPath(id)}/rollback`, rollback, deadlineMs);
-    return callJson(this.#connection, request, VmRollback);
+    return this.#connection.callJson(request, VmRollback);
   }
 
   /** Restores a VM from a capture, which is kept. */
   restore(id: string, { captureId, egress }: Restore, deadlineMs: number): Promise<VmInfo> {
     const body: RestoreVm = { capture_id: captureId, ...(egress === undefined ? {} : { egress }) };
-    return callJson(this.#connection, send('PUT', vmPath(id), body, deadlineMs), VmInfo);
+    return this.#connection.callJson(send('PUT', vmPath(id), body, deadlineMs), VmInfo);
   }
 
   list(): Promise<CaptureInfo[]> {
-    return callJson(this.#connection, get('/captures'), z.array(CaptureInfo));
+    return this.#connection.callJson(get('/captures'), z.array(CaptureInfo));
   }
 
   /** Removes a capture. Idempotent: succeeds if there is none. */
@@ -73,7 +72,7 @@ export class RunnerCaptures {
     const path = `/captures/${encodeURIComponent(captureId)}`;
     try {
       const request = { method: 'DELETE', path, headDeadlineMs: REMOVE_DEADLINE_MS } as const;
-      await callBytes(this.#connection, request);
+      await this.#connection.callBytes(request);
     } catch (error) {
       if (!(error instanceof AppError && error.code === 'not_found')) throw error;
     }
@@ -81,6 +80,6 @@ export class RunnerCaptures {
 
   #capture(path: string, captureId: string, deadlineMs: number): Promise<CaptureInfo> {
     const body: CaptureRequest = { capture_id: captureId };
-    return callJson(this.#connection, send('POST', path, body, deadlineMs), CaptureInfo);
+    return this.#connection.callJson(send('POST', path, body, deadlineMs), CaptureInfo);
   }
 }

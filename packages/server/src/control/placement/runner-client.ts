@@ -24,8 +24,15 @@ import {
 import type { RegistryLogin } from '../registries/registries.ts';
 import { RunnerCaptures } from './runner-captures.ts';
 import { fromGuest } from './runner-error.ts';
-import type { RunnerAnswer, RunnerConnection, RunnerRequest } from './runner-connection.ts';
-import { callBytes, callJson, get, parseRunnerJson, send, vmPath } from './runner-json.ts';
+import {
+  get,
+  parseRunnerJson,
+  send,
+  vmPath,
+  type RunnerAnswer,
+  type RunnerConnection,
+  type RunnerRequest,
+} from './runner-connection.ts';
 import { readBounded, readLines } from './read-stream.ts';
 
 const DELETE_DEADLINE_MS = 30_000;
@@ -89,7 +96,7 @@ export class RunnerClient {
   }
 
   status(): Promise<RunnerStatus> {
-    return callJson(this.#connection, get('/status'), RunnerStatus);
+    return this.#connection.callJson(get('/status'), RunnerStatus);
   }
 
   /**
@@ -106,27 +113,27 @@ export class RunnerClient {
   /** Creates a VM, and resolves when a first command could run. A second call with the same id joins the create. */
   createVm(id: string, { login, ...vm }: NewVm, deadlineMs: number): Promise<VmInfo> {
     const create: CreateVm = { ...vm, access: revealAccess({ login }) };
-    return callJson(this.#connection, send('PUT', vmPath(id), create, deadlineMs), VmInfo);
+    return this.#connection.callJson(send('PUT', vmPath(id), create, deadlineMs), VmInfo);
   }
 
   /** Sets policy and credentials, and resolves when they apply, also to open connections. */
   async setEgress(id: string, egress: VmEgress): Promise<void> {
     const request = send('PUT', egressPath(id), egress);
-    await callBytes(this.#connection, { ...request, isRepeatable: true });
+    await this.#connection.callBytes({ ...request, isRepeatable: true });
   }
 
   getEgressCounters(id: string): Promise<EgressCounters> {
-    return callJson(this.#connection, get(egressPath(id)), EgressCounters);
+    return this.#connection.callJson(get(egressPath(id)), EgressCounters);
   }
 
   listVms(): Promise<VmInfo[]> {
-    return callJson(this.#connection, get('/vms'), z.array(VmInfo));
+    return this.#connection.callJson(get('/vms'), z.array(VmInfo));
   }
 
   /** Kills the VM in any state. Throws `not_found` if it never existed or its end was acknowledged. */
   deleteVm(id: string): Promise<VmEnd> {
     const request = { method: 'DELETE', path: vmPath(id), headDeadlineMs: DELETE_DEADLINE_MS } as const;
-    return callJson(this.#connection, request, VmEnd);
+    return this.#connection.callJson(request, VmEnd);
   }
 
   /** Starts a process in the guest. `frames` is its input, the answer's body its output, both as frames. */
@@ -190,7 +197,7 @@ export class RunnerClient {
   }
 
   listImages(): Promise<PreparedImage[]> {
-    return callJson(this.#connection, get('/images'), z.array(PreparedImage));
+    return this.#connection.callJson(get('/images'), z.array(PreparedImage));
   }
 
   /**
@@ -215,7 +222,7 @@ export class RunnerClient {
   /** Allows the runner to forget events up to this one. Call only when they are committed. */
   async acknowledgeEvents({ generation, seq }: EventPlace): Promise<void> {
     const ack = send('POST', '/events/ack', { generation, seq });
-    await callBytes(this.#connection, { ...ack, isRepeatable: true });
+    await this.#connection.callBytes({ ...ack, isRepeatable: true });
   }
 
   async #guest(request: RunnerRequest): Promise<RunnerAnswer> {

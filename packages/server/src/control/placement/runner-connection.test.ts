@@ -8,8 +8,7 @@ import { after, test } from 'node:test';
 import { ERRORS, type AppError } from '@coppice/contract';
 import pino from 'pino';
 import { z } from 'zod';
-import { RunnerConnection } from './runner-connection.ts';
-import { callJson, get, send } from './runner-json.ts';
+import { get, send, RunnerConnection } from './runner-connection.ts';
 
 const DEADLINE_MS = 100;
 const directory = mkdtempSync(join(tmpdir(), 'coppice-runner-'));
@@ -55,7 +54,7 @@ async function findCodes(connection: RunnerConnection): Promise<string[]> {
     { ...change, isRepeatable: true },
   ];
   const answers = requests.map(async (request) =>
-    callJson(connection, request, z.unknown()).then(
+    connection.callJson(request, z.unknown()).then(
       () => 'answered',
       (error: AppError) => error.code,
     ),

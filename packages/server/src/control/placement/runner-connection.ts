@@ -7,11 +7,16 @@ import { connect as connectSocket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { z } from 'zod';
+import { readBounded } from './read-stream.ts';
 import { errorFromAnswer, unheard, unreachable } from './runner-error.ts';
 import { TRUSTED_PEER } from '../../lib/process/trusted-peer.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
 
 const CONNECT_DEADLINE_MS = 5_000;
+const CALL_DEADLINE_MS = 10_000;
+const MAX_BODY_BYTES = 8 << 20;
+const JSON_HEADERS = { 'content-type': 'application/json' };
 const STREAM_WINDOW_BYTES = 256 << 10;
 /** The largest possible: a stream that is not read must not hold up the others. */
 const SESSION_WINDOW_BYTES = 2 ** 31 - 1;
@@ -63,6 +68,25 @@ export class RunnerConnection implements Disposable {
     return { status, headers, stream };
   }
 
+  /** Returns an answer that is one JSON value. */
+  async callJson<T>(request: RunnerRequest, schema: z.ZodType<T>): Promise<T> {
+    const text = (await this.callBytes(request)).toString('utf8');
+    // A runner that stops ends its streams without an error. A part of an object is no valid JSON.
+    if (!isJson(text))
+      throw cutOff(request, new Error(`the answer of the runner ends after ${text.length} characters`));
+    return parseRunnerJson(text, schema);
+  }
+
+  /** Returns the body of an answer. Throws the error of a lost connection if the body is cut off or late. */
+  async callBytes(request: RunnerRequest): Promise<Buffer> {
+    const { stream } = await this.request(request);
+    try {
+      return await readBounded(stream, { maxBytes: MAX_BODY_BYTES, deadlineMs: CALL_DEADLINE_MS });
+    } catch (error) {
+      throw cutOff(request, new Error('the answer of the runner was cut off', { cause: error }));
+    }
+  }
+
   /** Ends the session with all its streams; later requests are refused. */
   [Symbol.dispose](): void {
     this.#closed = true;
@@ -109,6 +133,40 @@ export class RunnerConnection implements Disposable {
     session.on('error', (error) => this.#log.debug({ err: error }, 'the connection to the runner broke'));
     session.once('error', forget);
     return promise;
+  }
+}
+
+export function get(path: string): RunnerRequest {
+  return { method: 'GET', path, headDeadlineMs: CALL_DEADLINE_MS };
+}
+
+export function send(
+  method: 'PUT' | 'POST',
+  path: string,
+  body: object,
+  headDeadlineMs: number = CALL_DEADLINE_MS,
+): RunnerRequest {
+  return { method, path, headers: JSON_HEADERS, body: Buffer.from(JSON.stringify(body)), headDeadlineMs };
+}
+
+export function vmPath(id: string): string {
+  return `/vms/${encodeURIComponent(id)}`;
+}
+
+export function parseRunnerJson<T>(text: string, schema: z.ZodType<T>): T {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (error) {
+    throw new AppError('internal', 'the runner violated its protocol', { cause: error });
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }
 
@@ -174,7 +232,7 @@ function unanswered(request: RunnerRequest): AppError {
 }
 
 /** Builds the error for a connection or stream that ended while the request was under way. */
-export function cutOff(request: RunnerRequest, cause: unknown): AppError {
+function cutOff(request: RunnerRequest, cause: unknown): AppError {
   return isRepeatable(request)
     ? unreachable(cause)
     : unheard('the connection to the runner of this machine broke', cause);
