@@ -1,8 +1,8 @@
 /** Shared by every POST that creates or discards something: the `Idempotency-Key`, and the limit on open requests. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { IdempotentRequest, KeptAnswer } from '../../sandbox/idempotency.ts';
-import type { HttpParts } from '../parts.ts';
+import type { Idempotency, IdempotentRequest, KeptAnswer } from '../../sandbox/idempotency.ts';
+import type { OpenRequests } from './open-requests.ts';
 
 const KEY = /^[\x21-\x7e]{1,255}$/;
 
@@ -18,7 +18,10 @@ type IdempotentCall = Pick<FastifyRequest, 'organizationId' | 'reach' | 'method'
   headers: z.infer<typeof IdempotencyHeaders>;
 };
 
-export type IdempotencyParts = Pick<HttpParts, 'idempotency' | 'openRequests'>;
+export interface IdempotencyParts {
+  idempotency: Idempotency;
+  openRequests: OpenRequests;
+}
 
 export interface Creation<T> extends Pick<IdempotentRequest<T>, 'newSubjectId' | 'create' | 'find'> {
   /** The content that must be the same under the same key. */
