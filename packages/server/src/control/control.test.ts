@@ -15,6 +15,7 @@ import {
   waitFor,
   type ControlHarness,
 } from './testing/control-harness.ts';
+import { forceState } from './testing/sandbox-row.ts';
 import { AccountClient } from './testing/requests/account-client.ts';
 import { findFreePort } from './testing/free-port.ts';
 import type { FakeCommand } from './testing/fakes/fake-runner.ts';
@@ -257,7 +258,11 @@ test('a create whose control died ends as failed, costs nothing and leaves no VM
   await harness.startControl();
   {
     await using db = harness.openDatabase();
-    await db.updateTable('sandboxes').set({ status: 'creating' }).where('id', '=', id).execute();
+    await db
+      .updateTable('sandboxes')
+      .set(forceState({ status: 'creating' }))
+      .where('id', '=', id)
+      .execute();
   }
   await harness.stopControl();
   await harness.startControl();

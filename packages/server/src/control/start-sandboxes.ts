@@ -60,10 +60,10 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, log });
   const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
   const onEnded = (): void => archive.wake();
-  const grants = new Grants({ store: new GrantStore(db), secrets });
+  const grants = new Grants({ store: new GrantStore(db), secrets, rules });
   const notes = new EgressNotes({ db, audit, log });
   const egressKeeper = new EgressKeeper(log);
-  const egress = { rules, grants, notes, egressKeeper };
+  const egress = { grants, notes, egressKeeper };
   const parts = {
     runner,
     store,

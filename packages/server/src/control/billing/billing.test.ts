@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { computeCostUnits, costCents, type HistoryRecord } from '@coppice/contract';
 import { startHarness, type ControlHarness } from '../testing/control-harness.ts';
+import { forceState } from '../testing/sandbox-row.ts';
 
 let harness: ControlHarness;
 before(async () => {
@@ -187,7 +188,7 @@ test('a past month is complete unless a live sandbox may still turn out to have 
     const at = Date.UTC(2020, 0, 31);
     await db
       .updateTable('sandboxes')
-      .set({ boot_id: null, created_at: at, last_seen_at: at, status: 'creating' })
+      .set(forceState({ boot_id: null, created_at: at, last_seen_at: at, status: 'creating' }))
       .where('id', '=', id)
       .execute();
   }

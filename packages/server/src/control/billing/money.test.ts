@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 import fc from 'fast-check';
 import type { HistoryRecord, Statement, UsageRecord } from '@coppice/contract';
 import type { NewSandboxRow } from '../sandbox/record/sandbox-tables.ts';
+import { changeState } from '../sandbox/record/state-change.ts';
 import { newSandboxId } from '../sandbox/record/ids.ts';
 import { SandboxStore } from '../sandbox/record/sandbox-store.ts';
 import { startHarness, type ControlHarness } from '../testing/control-harness.ts';
@@ -70,7 +71,6 @@ function buildRow({ organizationId, teamId }: Organization, plan: Plan): NewSand
     id: newSandboxId(),
     organization_id: organizationId,
     team_id: teamId,
-    status: 'running',
     image: 'coppice/base:1',
     region: 'us',
     vcpus: plan.vcpus,
@@ -89,8 +89,9 @@ function buildRow({ organizationId, teamId }: Organization, plan: Plan): NewSand
 
 /** Carries out a plan in the database, with the statements of the service. */
 async function liveThrough(store: SandboxStore, organization: Organization, plan: Plan): Promise<BilledLife> {
-  const [row] = await store.insert([buildRow(organization, plan)]);
-  assert.ok(row);
+  const [created] = await store.insert([buildRow(organization, plan)]);
+  assert.ok(created);
+  const row = await store.update(created, changeState(created.status, 'started'));
   const simulated = new SimulatedLife(row, (from, change) => store.update(from, change));
   for (const one of plan.steps) await simulated.live(one);
   if (plan.end === 'destroyed asleep' || plan.end === 'asleep') await simulated.hibernate();

@@ -1,28 +1,42 @@
-/** The secrets that the host adds for each sandbox. A secret sealed for one sandbox cannot be opened for another. */
-import type { CredentialRecord } from '@coppice/contract';
+/**
+ * The secrets that the host adds for each sandbox, and the outbound network that its VM gets with them. A secret sealed
+ * for one sandbox cannot be opened for another.
+ */
+import type { CredentialRecord, NetworkPolicy } from '@coppice/contract';
+import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { Database } from '../db/database.ts';
 import type { GrantRow, NewGrantRow } from './egress-tables.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
+import type { EgressRules } from './egress-rules.ts';
 import type { Grant } from './grant.ts';
 import type { GrantStore } from './grant-store.ts';
+import { isDefaultEgress, revealEgress } from './vm-egress.ts';
 
 export interface GrantHolder {
   id: string;
   organization_id: string;
 }
 
+/** A sandbox with its stored policy. */
+export interface NetworkHolder extends GrantHolder {
+  network: NetworkPolicy | null;
+}
+
 export interface GrantsParts {
   store: GrantStore;
   secrets: SecretBox;
+  rules: Pick<EgressRules, 'findService'>;
 }
 
 export class Grants {
   readonly #store: GrantStore;
   readonly #secrets: SecretBox;
+  readonly #rules: GrantsParts['rules'];
 
-  constructor({ store, secrets }: GrantsParts) {
+  constructor({ store, secrets, rules }: GrantsParts) {
     this.#store = store;
     this.#secrets = secrets;
+    this.#rules = rules;
   }
 
   /** Adds grants to a sandbox that has none yet. */
@@ -49,6 +63,17 @@ export class Grants {
       endpoints,
       secret: this.#secrets.open(sealed_secret, bindGrant(holder, service)),
     }));
+  }
+
+  /** Reveals the outbound network of a VM, with the given grants or else with the stored ones. */
+  async reveal(holder: NetworkHolder, grants?: readonly Grant[]): Promise<VmEgress> {
+    return revealEgress(holder.network, grants ?? (await this.open(holder)), this.#rules);
+  }
+
+  /** Like {@link reveal}, for a VM that is about to start: undefined if it is the default. */
+  async revealStart(holder: NetworkHolder): Promise<VmEgress | undefined> {
+    const egress = await this.reveal(holder);
+    return isDefaultEgress(egress) ? undefined : egress;
   }
 
   async list({ id }: GrantHolder): Promise<CredentialRecord[]> {

@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import { after, afterEach, before, test } from 'node:test';
 import { AppError, type SandboxRecord } from '@coppice/contract';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
+import { forceState } from '../testing/sandbox-row.ts';
 
 let harness: ControlHarness;
 before(async () => {
@@ -276,7 +277,11 @@ test('children whose control died become failed and leave no VM, and the same ke
   const ids = (first.body as SandboxRecord[]).map((child) => child.id);
   {
     await using db = harness.openDatabase();
-    await db.updateTable('sandboxes').set({ status: 'creating' }).where('id', 'in', ids).execute();
+    await db
+      .updateTable('sandboxes')
+      .set(forceState({ status: 'creating' }))
+      .where('id', 'in', ids)
+      .execute();
     const unheard = { status_code: null, answer: null };
     await db.updateTable('idempotency_keys').set(unheard).where('key', '=', 'killed').execute();
   }

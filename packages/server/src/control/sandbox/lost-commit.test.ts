@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SandboxState } from '@coppice/contract';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import { PendingInserts } from './record/pending-inserts.ts';
+import { forceState } from '../testing/sandbox-row.ts';
+import { PendingInserts } from './live/live-drivers.ts';
 import { SandboxStore } from './record/sandbox-store.ts';
 
 async function commitUnheard(harness: ControlHarness, id: string, status: SandboxState): Promise<void> {
@@ -11,7 +12,7 @@ async function commitUnheard(harness: ControlHarness, id: string, status: Sandbo
   const end = status === 'destroyed' ? { ended_at: Date.now(), status_reason: 'requested' as const } : {};
   await db
     .updateTable('sandboxes')
-    .set({ status, ...end })
+    .set(forceState({ status, ...end }))
     .where('id', '=', id)
     .execute();
 }
@@ -113,7 +114,11 @@ test('a start does not wait for a sandbox in the middle of a long step', async (
   const { id } = await harness.create();
   {
     await using db = harness.openDatabase();
-    await db.updateTable('sandboxes').set({ status: 'creating' }).where('id', '=', id).execute();
+    await db
+      .updateTable('sandboxes')
+      .set(forceState({ status: 'creating' }))
+      .where('id', '=', id)
+      .execute();
   }
   await harness.stopControl();
   const gate = Promise.withResolvers<void>();

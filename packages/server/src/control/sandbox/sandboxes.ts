@@ -121,7 +121,7 @@ export class Sandboxes {
   async fork({ reach, id, forkId, count }: ForkSandbox): Promise<ForkedChild[]> {
     const parent = await this.getDriver(reach, id);
     await this.#parts.credit.require(reach.organizationId);
-    await using _ = await parent.copies.begin('forking');
+    await using _ = await parent.copies.begin('fork');
     const ids = listChildIds(forkId, count);
     const rows = ids.map((child) => buildChildRow(this.#begin(child), parent.row, forkId));
     const children = await this.#drivers.insertAll(rows);

@@ -5,6 +5,7 @@ import { AppError, type SandboxRecord } from '@coppice/contract';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import type { SandboxUpdate } from '../sandbox/record/sandbox-tables.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
+import { forceState } from '../testing/sandbox-row.ts';
 import { STRETCH_USAGE } from '../testing/fakes/fake-captures.ts';
 
 const post = (harness: ControlHarness, id: string, what: string) =>
@@ -37,7 +38,7 @@ async function unhibernate(harness: ControlHarness, id: string, captureId: strin
     await db.deleteFrom('billing_segments').where('sandbox_id', '=', id).execute();
   }
   const unwritten = { hibernated_at: null, billed_ms: 0, cpu_ms: 0 };
-  await setRow(harness, id, { status: 'running', hibernation_id: captureId, ...unwritten });
+  await setRow(harness, id, forceState({ status: 'running', hibernation_id: captureId, ...unwritten }));
 }
 
 test('a hibernation whose answer was lost is found, and its use of the machine is counted once', async () => {

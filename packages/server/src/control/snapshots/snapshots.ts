@@ -55,7 +55,7 @@ export class Snapshots {
 
   /** Makes a snapshot, and resolves when it is safe on disk. The sandbox pauses for a moment and keeps running. */
   async create({ id, driver, request }: NewSnapshot): Promise<SnapshotRecord> {
-    await using _ = await driver.copies.begin('snapshotting');
+    await using _ = await driver.copies.begin('snapshot');
     return await this.#whileUnderWay(id, async () => {
       await this.#checkQuota(driver.row.organization_id, 0);
       await this.#store.insert(this.#buildRow(id, driver.row, request.name ?? null));

@@ -1,4 +1,5 @@
-import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
+import type { SandboxState, StatusReason } from '@coppice/contract';
+import type { SandboxRow, SandboxUpdate } from '../sandbox/record/sandbox-tables.ts';
 
 const CREATED_AT = 1_700_000_000_000;
 
@@ -44,4 +45,14 @@ export function buildSandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
     cost_units: '0',
     ...change,
   };
+}
+
+type PlainUpdate = Omit<SandboxUpdate, 'status' | 'status_reason'> & {
+  status: SandboxState;
+  status_reason?: StatusReason | null;
+};
+
+/** A change of state that no event made: as if another control had committed it. */
+export function forceState(change: PlainUpdate): SandboxUpdate {
+  return change as SandboxUpdate;
 }

@@ -100,14 +100,14 @@ export class SimulatedLife {
   }
 
   destroy(): Promise<void> {
-    return this.#change(buildEnding(this.row, { status: 'destroyed', reason: 'requested', now: this.now }));
+    return this.#change(buildEnding(this.row, { event: 'removed', reason: 'requested', now: this.now }));
   }
 
   /** Loses the VM `ms` after it was last seen. That time is not billed. */
   async lose(ms: number): Promise<void> {
     this.#seen();
     this.#pass(ms);
-    await this.#change(buildEnding(this.row, { status: 'failed', reason: 'vm_lost', now: this.now }));
+    await this.#change(buildEnding(this.row, { event: 'lost', reason: 'vm_lost', now: this.now }));
   }
 
   #run(ms: number): void {

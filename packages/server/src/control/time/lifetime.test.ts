@@ -43,11 +43,11 @@ for (const stepMs of [0, HOUR_MS, -HOUR_MS]) {
       ended_at: new Date(now.wallMs).toISOString(),
       ended_on_boot: { boot_id: 'this', ms: 1_090_000 },
     };
-    const ending = buildEnding(row, { status: 'destroyed', reason: 'requested', end, now });
+    const ending = buildEnding(row, { event: 'ended', reason: 'requested', end, now });
     assert.deepEqual([ending.uptime_ms, ending.ended_at], [90_000, CREATED_AT + 90_000]);
-    const lost = buildEnding(row, { status: 'failed', reason: 'vm_lost', now });
+    const lost = buildEnding(row, { event: 'lost', reason: 'vm_lost', now });
     assert.equal(lost.uptime_ms, 60_000);
-    const asked = buildEnding(row, { status: 'destroyed', reason: 'requested', now });
+    const asked = buildEnding(row, { event: 'removed', reason: 'requested', now });
     assert.equal(asked.uptime_ms, 100_000);
   });
 }
@@ -70,10 +70,10 @@ test('a sandbox that a boot of the host ended is billed until it was seen last, 
     ended_on_boot: { boot_id: 'next', ms: now.bootMs },
   };
   const endings = [
-    { status: 'failed', reason: 'vm_lost' },
+    { event: 'lost', reason: 'vm_lost' },
     // Due, or requested, before the runner's event came.
-    { status: 'destroyed', reason: 'max_lifetime' },
-    { status: 'destroyed', reason: 'requested' },
+    { event: 'removed', reason: 'max_lifetime' },
+    { event: 'removed', reason: 'requested' },
   ] as const;
   for (const how of endings) {
     const ending = buildEnding(row, { ...how, end, now });
@@ -111,7 +111,7 @@ const at = (ms: number, { bootId = 'this', stepMs = 0 } = {}) => ({
 });
 
 const billedMs = (life: SandboxRow, now: ReturnType<typeof at>): number => {
-  const { cost_units } = buildEnding(life, { status: 'destroyed', reason: 'requested', now });
+  const { cost_units } = buildEnding(life, { event: 'removed', reason: 'requested', now });
   const perMs = computeCostUnits({ vcpus: 1, memMiB: 1024, billedMs: 1 });
   return Number(BigInt(String(cost_units)) / perMs);
 };
@@ -185,7 +185,7 @@ test('a capture without the time since boot counts by the wall clock, but not fr
 test('a sandbox that is destroyed while hibernated is not billed for the hibernation', () => {
   const asleep = apply(row, hibernateAt(row, at(60_000)));
   assert.equal(billedMs(asleep, at(HOUR_MS)), 60_000);
-  const ending = buildEnding(asleep, { status: 'destroyed', reason: 'requested', now: at(HOUR_MS) });
+  const ending = buildEnding(asleep, { event: 'removed', reason: 'requested', now: at(HOUR_MS) });
   assert.equal(ending.uptime_ms, HOUR_MS);
   assert.equal(ending.hibernation_id, null);
 });

@@ -75,7 +75,7 @@ test('a failed create has no segment, however long it took', () => {
   const now = { bootId: SimulatedLife.bootId(0), bootMs: 1_090_000, wallMs: CREATED_AT + 90_000 };
   const ending = buildEnding(
     { ...row, status: 'creating' },
-    { status: 'failed', reason: 'create_failed', now },
+    { event: 'start_failed', reason: 'create_failed', now },
   );
   assert.equal(findClosedStretch(row, ending), undefined);
   assert.deepEqual([ending.uptime_ms, ending.billed_ms, ending.cost_units], [0, 0, '0']);

@@ -1,16 +1,17 @@
 /**
- * State of a live sandbox in this process: its committed row, the commit lock that guards the row, the queue of
+ * State of a live sandbox in this process: its row as SQL has it, the commit lock that guards the row, the queue of
  * operations, and the timer that ends it. Operations and commits wait separately:
  *
  *     operations   fork ───────────────►│ hibernate ──────►│        as long as they take, one at a time
  *     commits       │ PATCH │   │ ended │   │   │   │               short: no commit waits behind an operation
+ *
+ * If the answer to a commit is lost, it is unknown whether the commit was made. The row is then in doubt, and is read
+ * again before the next decision that depends on it.
  */
 import {
   type AppError,
   findTransition,
   isFinal,
-  REQUEST_OF,
-  type SandboxEvent,
   type SandboxOperation,
   type SandboxRecord,
   type SandboxRequest,
@@ -25,8 +26,7 @@ import type { AuditLog } from '../../audit/audit-log.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
 import type { SandboxRow, SandboxUpdate } from '../record/sandbox-tables.ts';
 import { momentOf, type Clock } from '../../time/clock.ts';
-import { CommittedRow } from '../record/committed-row.ts';
-import { buildEnding, buildEndNotes, type Ending } from '../record/ending.ts';
+import { buildEnding, buildEndNotes, type EndEvent } from '../record/ending.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
 import { findAgeMs, findIdleMs } from '../../time/lifetime.ts';
 import { OperationTurns } from './operation-turns.ts';
@@ -54,7 +54,8 @@ export interface LiveSandboxParts {
 
 export class LiveSandbox {
   readonly #parts: LiveSandboxParts;
-  readonly #row: CommittedRow;
+  #row: SandboxRow;
+  #isInDoubt = false;
   readonly #commits = new SerialQueue();
   readonly operations = new OperationTurns();
   #timer: IdleTimer | undefined;
@@ -64,12 +65,12 @@ export class LiveSandbox {
   #timedState: SandboxState | undefined;
 
   constructor(row: SandboxRow, parts: LiveSandboxParts) {
-    this.#row = new CommittedRow(row, parts);
+    this.#row = row;
     this.#parts = parts;
   }
 
   get row(): Readonly<SandboxRow> {
-    return this.#row.current;
+    return this.#row;
   }
 
   get record(): SandboxRecord {
@@ -119,21 +120,33 @@ export class LiveSandbox {
     return this.#commits.runBounded(() => this.#settled(task));
   }
 
-  /** Commits a change, together with audit entries for `notes`. Call only while holding the commit lock. */
+  /**
+   * Commits a change and, if there are `notes`, their audit entries: all or none. Call only while holding the commit
+   * lock.
+   */
   async commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
-    await this.#row.commit(change, notes);
+    const { store, audit } = this.#parts;
+    const row = this.#row;
+    this.#isInDoubt = true;
+    this.#row =
+      notes === undefined
+        ? await store.update(row, change)
+        : await audit.commit(row.id, notes, (transaction) => store.within(transaction).update(row, change));
+    this.#isInDoubt = false;
     this.#followState(0);
   }
 
-  /**
-   * Commits an end that was reported or detected. Any other event changes nothing here. Call only while holding the
-   * commit lock.
-   */
-  async handleEvent(event: SandboxEvent, reason: StatusReason, end?: VmEnd): Promise<void> {
-    const transition = findTransition(this.row.status, event);
-    if (transition.outcome !== 'accept') return;
-    if (transition.to === 'destroyed' || transition.to === 'failed')
-      await this.end({ status: transition.to, reason: this.#whyEnded(reason), end });
+  /** Commits an end, unless the state of the sandbox ignores the event. Call only while holding the commit lock. */
+  async end(event: EndEvent, told: StatusReason, end?: VmEnd): Promise<void> {
+    if (findTransition(this.row.status, event).outcome === 'ignore') return;
+    await enterRecordStep('record.end');
+    await this.#parts.audit.processes.closed(this.row.id);
+    if (end !== undefined) await this.#parts.notes.ended(this.row.id);
+    const reason = told === 'requested' ? (this.#removal ?? told) : told;
+    const change = buildEnding(this.row, { event, reason, end, now: this.now });
+    await this.commit(change, buildEndNotes(this.row, change, { reason, end }));
+    const { status, uptime_ms } = this.row;
+    this.#parts.log.info({ status, reason, uptime_ms }, 'the sandbox has ended');
   }
 
   /**
@@ -144,38 +157,23 @@ export class LiveSandbox {
     this.#removal = reason;
   }
 
-  #whyEnded(told: StatusReason): StatusReason {
-    return told === 'requested' ? (this.#removal ?? told) : told;
-  }
-
-  /** Commits the end. Call only while holding the commit lock. */
-  async end(ending: Omit<Ending, 'now'>): Promise<void> {
-    await enterRecordStep('record.end');
-    await this.#parts.audit.processes.closed(this.row.id);
-    if (ending.end !== undefined) await this.#parts.notes.ended(this.row.id);
-    const { status, reason } = ending;
-    const change = buildEnding(this.row, { ...ending, now: this.now });
-    await this.commit(change, buildEndNotes(this.row, change, ending));
-    this.#parts.log.info({ status, reason, uptime_ms: this.row.uptime_ms }, 'the sandbox has ended');
-  }
-
   /**
-   * Runs a caller's operation in its queue slot. Throws `invalid_state` if the contract's tables refuse it,
+   * Carries a caller's request out in its queue slot. Throws `invalid_state` if the contract's tables refuse it,
    * `rate_limited` if too many operations wait.
    */
-  operate<T>(operation: SandboxOperation, work: () => Promise<T>): Promise<T> {
-    return this.operateBriefly(REQUEST_OF[operation], () => this.operations.hold(operation, work));
-  }
-
-  /** Like {@link operate}, for short work that does not show in the record. */
-  async operateBriefly<T>(request: SandboxRequest, work: () => Promise<T>): Promise<T> {
+  async operate<T>(request: SandboxRequest, work: () => Promise<T>): Promise<T> {
     if (!this.operations.admits(request)) throw this.refusal(request);
     return this.operations.run(async () => {
       await this.settle();
       if (request !== 'destroy') await this.#parts.settleRollback();
-      this.require(request);
-      return work();
+      return this.carryOut(request, work);
     }, true);
+  }
+
+  /** Does the work of a request, as the operation that the table names, if any. Call only in a queue slot. */
+  async carryOut<T>(request: SandboxRequest, work: () => Promise<T>): Promise<T> {
+    const operation = this.require(request);
+    return operation === null ? work() : this.operations.hold(operation, work);
   }
 
   /** Reads the row again if it is in doubt. Resolves when the row is what SQL has. */
@@ -183,8 +181,11 @@ export class LiveSandbox {
     return this.inTurn(async () => undefined);
   }
 
-  require(request: SandboxRequest, caller: Caller = {}): void {
-    if (findTransition(this.row.status, request).outcome !== 'accept') throw this.refusal(request, caller);
+  /** Returns the operation that the request begins; null if it is done at once. Throws `invalid_state`. */
+  require(request: SandboxRequest, caller: Caller = {}): SandboxOperation | null {
+    const transition = findTransition(this.row.status, request);
+    if (transition.outcome !== 'accept') throw this.refusal(request, caller);
+    return transition.operation;
   }
 
   refusal(request: SandboxRequest, caller: Caller = {}): AppError {
@@ -202,7 +203,7 @@ export class LiveSandbox {
   }
 
   noteSeen(seen: HostMoment): void {
-    this.#row.noteSeen(seen);
+    this.#row = { ...this.#row, last_seen_at: seen.wallMs, last_seen_boot_ms: seen.bootMs };
   }
 
   grace(): void {
@@ -220,7 +221,11 @@ export class LiveSandbox {
   }
 
   async #settled<T>(task: () => Promise<T>): Promise<T> {
-    if (await this.#row.settle()) this.#followState(OUTAGE_GRACE_MS);
+    if (this.#isInDoubt) {
+      this.#row = await this.#parts.store.get(this.#row.id);
+      this.#isInDoubt = false;
+      this.#followState(OUTAGE_GRACE_MS);
+    }
     return task();
   }
 

@@ -14,7 +14,7 @@ export async function resolveMissing(live: LiveSandbox, vm: SandboxVm): Promise<
   if (live.isFinal || (await resolveHibernated(live, vm))) return;
   const end = await vm.remove();
   const { event, reason } = end === undefined ? LOST : readEndReason(end);
-  await live.handleEvent(event, reason, end);
+  await live.end(event, reason, end);
 }
 
 /** Returns true if it is hibernated, by its record or because the requested capture exists, which is then committed. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { REQUEST_OF, SANDBOX_OPERATIONS, type SandboxOperation } from '@coppice/contract';
+import { OPERATIONS, SANDBOX_OPERATIONS, type SandboxOperation } from '@coppice/contract';
 import fc from 'fast-check';
 import { listChildIds, newForkId } from '../record/ids.ts';
 import { OperationTurns } from './operation-turns.ts';
@@ -49,7 +49,7 @@ test('waiting for the end of an operation ends with it, also when it fails', asy
   const gate = Promise.withResolvers<void>();
   const failing = turns.run(() => turns.hold('resuming', () => gate.promise), false);
   await Promise.resolve();
-  assert.ok(turns.admits(REQUEST_OF.destroying));
+  assert.ok(turns.admits(OPERATIONS.destroying.request));
   const { ended } = turns;
   gate.reject(new Error('no room'));
   await assert.rejects(failing, /no room/);

@@ -6,18 +6,17 @@ import type { AuditLog } from '../../audit/audit-log.ts';
 import type { Grant } from '../../egress/grant.ts';
 import type { Grants } from '../../egress/grants.ts';
 import type { NewVm } from '../../placement/runner-client.ts';
-import { noteForked } from './note-forked.ts';
 import type { SandboxRow } from '../record/sandbox-tables.ts';
 import { takenBack } from '../../placement/runner-error.ts';
+import { isForkId } from '../record/ids.ts';
 import { buildCreatedNote } from '../record/new-row.ts';
+import { changeState } from '../record/state-change.ts';
 import { enterRecordStep } from '../record/steps.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
-import type { SandboxEgress } from './sandbox-egress.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
 
 export interface BootParts {
   vm: SandboxVm;
-  egress: SandboxEgress;
   grants: Grants;
   audit: AuditLog;
 }
@@ -63,7 +62,7 @@ export class SandboxBoot {
   /** Stores the secrets that the sandbox may use. Resolves with the part that the runner must know. */
   async #grant(grants: readonly Grant[]): Promise<VmEgress | undefined> {
     await this.#parts.grants.add(this.#live.row, grants);
-    return this.#parts.egress.buildStart();
+    return this.#parts.grants.revealStart(this.#live.row);
   }
 
   async #run(start: () => Promise<VmInfo>): Promise<SandboxRecord> {
@@ -72,7 +71,7 @@ export class SandboxBoot {
     try {
       await enterRecordStep('record.ask');
       const { image } = await this.#start(start);
-      await noteForked(this.#parts.audit, this.#live.row);
+      await this.#noteForked();
       await enterRecordStep('record.start');
       const createMs = Math.round(this.#live.now.bootMs - startedAtMs);
       const record = await this.#live.inTurn(() => this.#commitStart(image, createMs));
@@ -91,16 +90,30 @@ export class SandboxBoot {
     return this.#live.inTurn(async () => {
       if (!this.isInterrupted) return;
       const end = await this.#parts.vm.remove();
-      const event = this.#live.row.status === 'creating' ? 'start_failed' : 'lost';
-      await this.#live.handleEvent(event, this.#hasFailed ? 'create_failed' : 'control_restarted', end);
+      await this.#live.end('start_failed', this.#hasFailed ? 'create_failed' : 'control_restarted', end);
     });
+  }
+
+  /**
+   * Records a child of a fork in the audit log of its parent, before its start is committed, as the service may be
+   * killed in between. Does nothing if the parent has ended meanwhile: its log is closed.
+   */
+  async #noteForked(): Promise<void> {
+    const { id, image, parent_id, origin } = this.#live.row;
+    if (parent_id === null || !isForkId(origin)) return;
+    const note = { event: 'sandbox.forked', data: { parent: parent_id, image, child: id } } as const;
+    try {
+      await this.#parts.audit.append(parent_id, note);
+    } catch (error) {
+      if (!(error instanceof AppError) || error.code !== 'invalid_state') throw error;
+    }
   }
 
   async #start(start: () => Promise<VmInfo>): Promise<VmInfo> {
     try {
       return await start();
     } catch (error) {
-      await this.#live.inTurn(() => this.#live.handleEvent('start_failed', 'create_failed'));
+      await this.#live.inTurn(() => this.#live.end('start_failed', 'create_failed'));
       this.#parts.vm.removeLater();
       if (this.#live.row.status === 'destroyed') throw endedMeanwhile(this.#live.row, error);
       throw takenBack(error, 'the create');
@@ -108,15 +121,15 @@ export class SandboxBoot {
   }
 
   async #commitStart(image: string, createMs: number): Promise<SandboxRecord> {
-    const transition = findTransition(this.#live.row.status, 'started');
-    if (transition.outcome === 'remove_vm') {
+    const { outcome } = findTransition(this.#live.row.status, 'started');
+    if (outcome === 'remove_vm') {
       this.#parts.vm.removeLater();
       throw endedMeanwhile(this.#live.row);
     }
-    if (transition.outcome !== 'accept') throw this.#live.refusal('use');
+    if (outcome !== 'accept') throw this.#live.refusal('use');
     const { now, row } = this.#live;
     const change = {
-      status: transition.to,
+      ...changeState(row.status, 'started'),
       image,
       create_ms: createMs,
       last_active_at: now.wallMs,

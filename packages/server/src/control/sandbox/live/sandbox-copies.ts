@@ -26,10 +26,10 @@ export class SandboxCopies {
    * Waits until no other operation runs, and keeps later ones waiting until the result is disposed. The sandbox counts
    * as in use meanwhile. Throws `invalid_state` if it cannot be copied.
    */
-  async begin(operation: 'forking' | 'snapshotting'): Promise<AsyncDisposable> {
+  async begin(request: 'fork' | 'snapshot'): Promise<AsyncDisposable> {
     const begun = Promise.withResolvers<void>();
     const finished = Promise.withResolvers<void>();
-    const operated = this.#live.operate(operation, async () => {
+    const operated = this.#live.operate(request, async () => {
       const close = this.#live.open();
       begun.resolve();
       await finished.promise;

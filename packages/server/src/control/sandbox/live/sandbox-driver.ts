@@ -8,7 +8,13 @@
  *
  * An operation continues when its caller disconnects: the driver's promises do not belong to a connection.
  */
-import { findAdmission, type DestroyResult, type SandboxRecord, type StatusReason } from '@coppice/contract';
+import {
+  findAdmission,
+  findTransition,
+  type DestroyResult,
+  type SandboxRecord,
+  type StatusReason,
+} from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEnd } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
@@ -16,7 +22,6 @@ import type { ControlLimits } from '../../control-config.ts';
 import type { SandboxRow } from '../record/sandbox-tables.ts';
 import type { EgressKeeper } from '../../egress/egress-keeper.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
-import type { EgressRules } from '../../egress/egress-rules.ts';
 import type { Grants } from '../../egress/grants.ts';
 import type { RunnerClient } from '../../placement/runner-client.ts';
 import type { Clock } from '../../time/clock.ts';
@@ -39,7 +44,6 @@ export interface DriverParts {
   store: SandboxStore;
   audit: AuditLog;
   grants: Grants;
-  rules: EgressRules;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
   clock: Clock;
@@ -63,7 +67,7 @@ export class SandboxDriver {
   readonly #vm: SandboxVm;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    const { runner, store, audit, notes, grants, rules, clock, limits, onFinal, admitResume } = parts;
+    const { runner, store, audit, notes, grants, clock, limits, onFinal, admitResume } = parts;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
     this.live = new LiveSandbox(row, {
@@ -78,10 +82,10 @@ export class SandboxDriver {
     });
     const vm = this.#vm;
     const onDoubt = (): void => parts.egressKeeper.mark(row.id);
-    this.egress = new SandboxEgress(this.live, this.#vm, { audit, grants, rules, onDoubt });
+    this.egress = new SandboxEgress(this.live, this.#vm, { audit, grants, onDoubt });
     const { egress } = this;
-    this.boot = new SandboxBoot(this.live, { vm, egress, grants, audit });
-    this.hibernation = new SandboxHibernation(this.live, { vm, egress, admitResume });
+    this.boot = new SandboxBoot(this.live, { vm, grants, audit });
+    this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume });
     this.copies = new SandboxCopies(this.live, { vm, egress });
     this.rollback = new SandboxRollback(this.live, { vm, audit, log: this.#log });
   }
@@ -137,13 +141,13 @@ export class SandboxDriver {
   }
 
   destroy(reason: StatusReason = 'requested'): Promise<DestroyResult> {
-    return this.live.operate('destroying', () => this.#destroyNow(reason));
+    return this.live.operate('destroy', () => this.#destroyNow(reason));
   }
 
   /** Handles the runner's report that the VM has ended. */
   handleEnd(end: VmEnd): Promise<void> {
     const { event, reason } = readEndReason(end);
-    return this.live.inTurn(() => this.live.handleEvent(event, reason, end));
+    return this.live.inTurn(() => this.live.end(event, reason, end));
   }
 
   /**
@@ -171,11 +175,12 @@ export class SandboxDriver {
   async #enter(mayWake: boolean): Promise<() => void> {
     for (;;) {
       const { current, ended } = this.live.operations;
+      const transition = findTransition(this.row.status, 'use');
+      const wakes = this.row.auto_hibernate && transition.outcome === 'refuse' && transition.wakes;
       const isPatient = this.row.auto_hibernate && current === 'hibernating';
       if (isPatient || findAdmission(current, 'use') === 'wait') await ended;
       else if (current === null && this.rollback.isPending) await this.rollback.settle();
-      else if (mayWake && this.row.auto_hibernate && this.row.status === 'hibernated' && current === null)
-        await this.hibernation.wake();
+      else if (mayWake && wakes && current === null) await this.hibernation.wake();
       else {
         if (!this.live.operations.admits('use')) throw this.live.refusal('use');
         this.live.require('use', { needsFullKey: !mayWake && this.row.auto_hibernate });
@@ -197,7 +202,7 @@ export class SandboxDriver {
       // A hibernation whose answer was lost may have saved the VM. Its usage counts, too.
       if (end === undefined) await resolveHibernated(this.live, this.#vm);
       const { hibernation_id } = this.row;
-      await this.live.end({ status: 'destroyed', reason, end });
+      await this.live.end('removed', reason, end);
       return hibernation_id;
     });
     if (captureId !== null) await this.#vm.forgetCapture(captureId);
@@ -221,10 +226,9 @@ export class SandboxDriver {
     await this.live.settle();
     const reason = this.live.expired;
     if (reason === undefined) return;
-    const { operations } = this.live;
     if (reason === 'idle_timeout' && this.row.auto_hibernate) {
       await this.rollback.settleInTurn();
-      await operations.hold('hibernating', () => this.hibernation.hibernateNow());
-    } else await operations.hold('destroying', () => this.#destroyNow(reason));
+      await this.live.carryOut('hibernate', () => this.hibernation.hibernateNow());
+    } else await this.live.carryOut('destroy', () => this.#destroyNow(reason));
   }
 }

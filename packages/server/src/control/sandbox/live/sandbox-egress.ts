@@ -13,10 +13,8 @@ import { AppError, UNRESTRICTED_POLICY, type NetworkPolicy } from '@coppice/cont
 import type { EgressCounters, VmEgress } from '../../../lib/protocol/egress-protocol.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
 import { buildCredentialsNote, buildPolicyNote } from '../../egress/egress-audit.ts';
-import type { EgressRules } from '../../egress/egress-rules.ts';
 import type { Grant } from '../../egress/grant.ts';
 import type { Grants } from '../../egress/grants.ts';
-import { isDefaultEgress, revealEgress } from '../../egress/vm-egress.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveMissing } from './missing-vm.ts';
 import { isNotFound, type SandboxVm } from './sandbox-vm.ts';
@@ -25,7 +23,6 @@ import { enterRecordStep } from '../record/steps.ts';
 export interface SandboxEgressParts {
   audit: AuditLog;
   grants: Grants;
-  rules: EgressRules;
   /** Called when the policy or secrets at the runner may differ from the stored ones. */
   onDoubt: () => void;
 }
@@ -45,17 +42,11 @@ export class SandboxEgress {
     return this.#live.row.network ?? UNRESTRICTED_POLICY;
   }
 
-  /** Builds the egress of a VM that is about to start; undefined if it is the default. */
-  async buildStart(): Promise<VmEgress | undefined> {
-    const egress = await this.#build();
-    return isDefaultEgress(egress) ? undefined : egress;
-  }
-
   setPolicy(policy: NetworkPolicy | null): Promise<void> {
-    return this.#live.operateBriefly('set_egress', async () => {
+    return this.#live.operate('set_egress', async () => {
       const stored = policy ?? UNRESTRICTED_POLICY;
       await this.#change(
-        async () => revealEgress(policy, await this.#parts.grants.open(this.#live.row), this.#parts.rules),
+        () => this.#parts.grants.reveal({ ...this.#live.row, network: policy }),
         () => this.#live.commit({ network: policy }, buildPolicyNote(stored)),
       );
     });
@@ -63,10 +54,10 @@ export class SandboxEgress {
 
   /** Replaces all grants by these. */
   setGrants(grants: readonly Grant[]): Promise<void> {
-    return this.#live.operateBriefly('set_egress', async () => {
+    return this.#live.operate('set_egress', async () => {
       const { row } = this.#live;
       await this.#change(
-        async () => revealEgress(row.network, grants, this.#parts.rules),
+        () => this.#parts.grants.reveal(row, grants),
         () =>
           this.#parts.audit.commit(row.id, buildCredentialsNote(grants), (transaction) =>
             this.#parts.grants.replace(transaction, row, grants),
@@ -110,9 +101,8 @@ export class SandboxEgress {
     if (egress.grants.length > 0) await this.#vm.setEgress(egress);
   }
 
-  async #build(): Promise<VmEgress> {
-    const { row } = this.#live;
-    return revealEgress(row.network, await this.#parts.grants.open(row), this.#parts.rules);
+  #build(): Promise<VmEgress> {
+    return this.#parts.grants.reveal(this.#live.row);
   }
 
   /** Puts a change in force and commits it. Call only in the queue slot of an operation. */

@@ -1,7 +1,7 @@
 /** Hibernates and resumes a sandbox, and resolves hibernations and resumes whose outcome is unknown. */
 import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
 import { isUnanswered } from '../../placement/runner-error.ts';
-import type { SandboxEgress } from './sandbox-egress.ts';
+import type { Grants } from '../../egress/grants.ts';
 import { buildHibernated, buildResumed, HIBERNATED, RESUMED } from '../record/hibernation.ts';
 import { newHibernationId } from '../record/ids.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
@@ -12,26 +12,26 @@ import { invariant } from '../../../lib/invariant.ts';
 
 export interface HibernationParts {
   vm: SandboxVm;
-  egress: SandboxEgress;
+  grants: Grants;
   admitResume: () => Promise<void>;
 }
 
 export class SandboxHibernation {
   readonly #live: LiveSandbox;
   readonly #vm: SandboxVm;
-  readonly #egress: SandboxEgress;
+  readonly #grants: Grants;
   readonly #admitResume: () => Promise<void>;
   #waking: Promise<SandboxRecord> | undefined;
 
-  constructor(live: LiveSandbox, { vm, egress, admitResume }: HibernationParts) {
+  constructor(live: LiveSandbox, { vm, grants, admitResume }: HibernationParts) {
     this.#live = live;
     this.#vm = vm;
-    this.#egress = egress;
+    this.#grants = grants;
     this.#admitResume = admitResume;
   }
 
   async hibernate(): Promise<SandboxRecord> {
-    await this.#live.operate('hibernating', () => this.hibernateNow());
+    await this.#live.operate('hibernate', () => this.hibernateNow());
     return this.#live.record;
   }
 
@@ -57,7 +57,7 @@ export class SandboxHibernation {
   }
 
   async resume(): Promise<SandboxRecord> {
-    await this.#live.operate('resuming', () => this.#resume());
+    await this.#live.operate('resume', () => this.#resume());
     return this.#live.record;
   }
 
@@ -81,15 +81,15 @@ export class SandboxHibernation {
     invariant(captureId, 'a hibernated sandbox names its hibernation');
     await this.#admitResume();
     await enterRecordStep('record.resume');
-    await this.#vm.restore(captureId, await this.#egress.buildStart());
+    await this.#vm.restore(captureId, await this.#grants.revealStart(this.#live.row));
     await enterRecordStep('record.resumed');
     await this.#live.inTurn(() => this.#commitResumed());
   }
 
   async #commitResumed(): Promise<void> {
-    const transition = findTransition(this.#live.row.status, 'started');
-    if (transition.outcome === 'remove_vm') this.#vm.removeLater();
-    if (transition.outcome !== 'accept') throw this.#live.refusal('resume');
+    const { outcome } = findTransition(this.#live.row.status, 'started');
+    if (outcome === 'remove_vm') this.#vm.removeLater();
+    if (outcome !== 'accept') throw this.#live.refusal('resume');
     const captureId = this.#live.row.hibernation_id;
     await this.#live.commit(buildResumed(this.#live.row, this.#live.now), RESUMED);
     if (captureId !== null) void this.#forget(captureId);

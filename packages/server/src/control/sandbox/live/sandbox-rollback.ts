@@ -49,7 +49,7 @@ export class SandboxRollback {
    * have been done; it is finished later.
    */
   async rollBack(id: string, snapshotId: string): Promise<SandboxRecord> {
-    await this.#live.operate('rolling_back', () => this.#rollBackNow(id, snapshotId));
+    await this.#live.operate('rollback', () => this.#rollBackNow(id, snapshotId));
     return this.#live.record;
   }
 

@@ -1,15 +1,19 @@
 /** Builds the row change and the audit entries for the end of a sandbox: times, usage of the machine, cost. Pure. */
-import { computeCostUnits, type StatusReason } from '@coppice/contract';
+import { computeCostUnits, type SandboxEvent, type StatusReason } from '@coppice/contract';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { VmEnd } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
 import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { findAgeMs, findAgeWhenSeenMs, findBilledMs, findSettledAgeMs } from '../../time/lifetime.ts';
 import { buildRollbackNote, findUnheard, NO_ROLLBACK } from './rollback.ts';
+import { changeState, type StateChange } from './state-change.ts';
 import { addUsage } from './usage.ts';
 
+/** The events that end a sandbox. */
+export type EndEvent = Exclude<SandboxEvent, 'started' | 'saved'>;
+
 export interface Ending {
-  status: 'destroyed' | 'failed';
+  event: EndEvent;
   reason: StatusReason;
   /** Measured by the runner; undefined if there was no VM, or if it was lost with its measurements. */
   end?: VmEnd | undefined;
@@ -17,20 +21,19 @@ export interface Ending {
 }
 
 type Used = Pick<SandboxRow, 'cpu_ms' | 'mem_peak_bytes' | 'uptime_ms'>;
-export type EndUpdate = SandboxUpdate & Used;
+export type EndUpdate = SandboxUpdate & StateChange & Used;
 
 /** The caller was answered that the create failed, even if the record was "running" for a moment. */
 const CREATE_FAILED: ReadonlySet<StatusReason> = new Set(['create_failed', 'control_restarted']);
 
 export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
-  const { status, reason, end } = ending;
+  const { event, reason, end } = ending;
   const livedMs = Math.max(findSettledAgeMs(row), findLivedMs(row, ending));
   const hasRun = row.status !== 'creating' && !CREATE_FAILED.has(reason);
   const uptimeMs = hasRun ? livedMs : findSettledAgeMs(row);
   const billedMs = findBilledMs(row, uptimeMs);
   return {
-    status,
-    status_reason: reason,
+    ...changeState(row.status, event, reason),
     ended_at: row.created_at + livedMs,
     create_ms: hasRun ? row.create_ms : null,
     hibernation_id: null,
@@ -52,14 +55,17 @@ export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
  */
 export function buildEndNotes(
   row: SandboxRow,
-  change: Used,
-  { status, reason, end }: Omit<Ending, 'now'>,
+  change: StateChange & Used,
+  { reason, end }: Pick<Ending, 'reason' | 'end'>,
 ): AuditNote[] {
-  const { cpu_ms, mem_peak_bytes, uptime_ms } = change;
+  const { status, cpu_ms, mem_peak_bytes, uptime_ms } = change;
   const rollback = findUnheard(row, end);
   return [
     ...(rollback === undefined ? [] : [buildRollbackNote(rollback)]),
-    { event: `sandbox.${status}`, data: { cpu_ms, mem_peak_bytes, uptime_ms, reason } },
+    {
+      event: status === 'destroyed' ? 'sandbox.destroyed' : 'sandbox.failed',
+      data: { cpu_ms, mem_peak_bytes, uptime_ms, reason },
+    },
   ];
 }
 

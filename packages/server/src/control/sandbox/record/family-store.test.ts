@@ -2,17 +2,17 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { MAX_TREE_NODES } from '@coppice/contract';
-import { sql } from 'kysely';
+import { sql, type Insertable } from 'kysely';
 import type { Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
-import type { NewSandboxRow } from './sandbox-tables.ts';
+import type { SandboxTable } from './sandbox-tables.ts';
 import { startHarness, type ControlHarness } from '../../testing/control-harness.ts';
 import { FamilyStore } from './family-store.ts';
 
 const BATCH = 1000;
 
 let harness: ControlHarness;
-let row: NewSandboxRow;
+let row: Insertable<SandboxTable>;
 before(async () => {
   harness = await startHarness();
   const { id } = await harness.create();

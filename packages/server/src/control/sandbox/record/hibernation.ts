@@ -13,6 +13,7 @@ import type { AuditNote } from '../../audit/audit-chain.ts';
 import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { findAgeMs, findHibernatedMs, findUnseenMs, findBilledMs } from '../../time/lifetime.ts';
 import { NO_ROLLBACK } from './rollback.ts';
+import { changeState } from './state-change.ts';
 import { addUsage } from './usage.ts';
 
 /** Audit entries of a hibernation and of a resume. */
@@ -26,7 +27,7 @@ export const RESUMED: AuditNote = { event: 'sandbox.resumed', data: {} };
 export function buildHibernated(row: SandboxRow, capture: CaptureInfo, now: HostMoment): SandboxUpdate {
   const agoMs = Math.min(findSavedAgoMs(capture, now), findUnseenMs(row, now));
   return {
-    status: 'hibernated',
+    ...changeState(row.status, 'saved'),
     // A hibernated sandbox has no VM that could still be rolled back.
     ...NO_ROLLBACK,
     hibernation_id: capture.id,
@@ -47,7 +48,7 @@ function findSavedAgoMs({ created_at, created_on_boot: onBoot }: CaptureInfo, no
 export function buildResumed(row: SandboxRow, now: HostMoment): SandboxUpdate {
   const isSameBoot = row.boot_id === now.bootId;
   return {
-    status: 'running',
+    ...changeState(row.status, 'started'),
     hibernation_id: null,
     hibernated_at: null,
     hibernated_ms: findHibernatedMs(row, now),

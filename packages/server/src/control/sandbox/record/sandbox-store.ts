@@ -1,5 +1,5 @@
 /** Sandboxes in SQL. Only the sandbox's driver writes its state. */
-import { AppError, type SandboxState } from '@coppice/contract';
+import { AppError, FIRST_STATE, type SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
@@ -38,7 +38,8 @@ export class SandboxStore {
 
   /** Inserts all of them or none. */
   insert(rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
-    return this.#db.insertInto('sandboxes').values(rows).returningAll().execute();
+    const created = rows.map((row) => ({ ...row, status: FIRST_STATE }));
+    return this.#db.insertInto('sandboxes').values(created).returningAll().execute();
   }
 
   /**

@@ -1,6 +1,7 @@
 /** Tables of sandboxes. Times are Unix milliseconds, money is in whole cost units (contract, cost.ts). */
 import type { NetworkPolicy, SandboxState, StatusReason } from '@coppice/contract';
 import type { ColumnType, Generated, Insertable, JSONColumnType, Selectable, Updateable } from 'kysely';
+import type { StateChange } from './state-change.ts';
 
 /** Null if nothing is restricted, or if the sandbox has ended. */
 export type NetworkColumn = ColumnType<
@@ -14,8 +15,12 @@ export interface SandboxTable {
   organization_id: string;
   /** Team of the API key that created it. */
   team_id: string;
-  status: SandboxState;
-  status_reason: StatusReason | null;
+  status: ColumnType<SandboxState, SandboxState, StateChange['status']>;
+  status_reason: ColumnType<
+    StatusReason | null,
+    StatusReason | null | undefined,
+    StateChange['status_reason']
+  >;
   image: string;
   region: string;
   vcpus: number;
@@ -82,5 +87,6 @@ export interface IdempotencyKeyTable {
 }
 
 export type SandboxRow = Selectable<SandboxTable>;
-export type NewSandboxRow = Insertable<SandboxTable>;
+/** Without a state: every new sandbox has the first one. */
+export type NewSandboxRow = Omit<Insertable<SandboxTable>, 'status' | 'status_reason'>;
 export type SandboxUpdate = Updateable<SandboxTable>;

@@ -14,6 +14,7 @@ import type { ControlLimits } from '../../control-config.ts';
 import type { RecordStep } from '../../sandbox/record/steps.ts';
 import { prepareHarness, waitFor, type ControlHarness } from '../control-harness.ts';
 import { prepareControl, type StandbyControl } from '../spawn-control.ts';
+import { assertByTable, beginStateLog } from '../state-log.ts';
 import { readAuditSecret } from '../verify-log.ts';
 import { compareStories, findDifferences } from './agreement.ts';
 import { readBills, type Bills } from './bills.ts';
@@ -68,6 +69,10 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     const faults = await mkdtemp(join(tmpdir(), 'coppice-simulation-'));
     const world = new SimulatedWorld(harness, { faults, agreeMs });
     await harness.runner.start();
+    {
+      await using db = harness.openDatabase();
+      await beginStateLog(db);
+    }
     await world.startControl();
     return world;
   }
@@ -234,6 +239,8 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     await waitFor('agreement', look, this.#agreeMs).catch((error: unknown) => {
       throw new Error(differences.join('\n'), { cause: error });
     });
+    await using db = this.harness.openDatabase();
+    await assertByTable(db);
   }
 
   async #findDifferences(): Promise<string[]> {
