@@ -15,6 +15,14 @@ const EMPTY_NAME = /(?:^|[-_.])(?:utils?|helpers?|common|managers?)(?:[-_.]|$)/u
 /** The brackets keep the pattern from matching itself. */
 const LEFT_UNDONE = /\b(?:T[O]DO|FIX[M]E)\b/u;
 const MAX_CELL = 120;
+/** Limit for the list of ARCHITECTURE.md: files that a create crosses in control and runner. */
+const MAX_CREATE_FILES = 45;
+/** Listed files that only files outside the list import. The list may only become shorter. */
+const REACHED_UNLISTED: ReadonlySet<string> = new Set(
+  ['driver/fleet.ts', 'network/guest-network.ts', 'qemu/qemu.ts'].map(
+    (path) => `packages/server/src/runner/${path}`,
+  ),
+);
 const MAX_FOLDER = 25;
 /** Tests lie beside their sources, and only the latter are counted; the tests of `e2e` are its content. */
 const BESIDE_SOURCE = /^(?!e2e\/).*(?:\.test\.\w+|_test\.go)$/u;
@@ -110,6 +118,7 @@ function readProse(path: string): { place: string; text: string }[] {
   return withoutCodeBlocks(readLines(path)).map(({ number, text }) => ({ place: `${path}:${number}`, text }));
 }
 
+const ARCHITECTURE = readFileSync(join(ROOT, 'ARCHITECTURE.md'), 'utf8');
 const FILES = listFiles(ROOT);
 const SOURCE_FILES = FILES.filter((path) => SOURCES.has(extname(path)));
 
@@ -177,15 +186,54 @@ test('comments and pages are written in plain English', () => {
   assert.deepEqual(found, []);
 });
 
-test('every file on the paths of ARCHITECTURE.md exists', () => {
-  const roles: Readonly<Record<string, string>> = { C: 'control', R: 'runner', E: 'egress' };
-  const text = readFileSync(join(ROOT, 'ARCHITECTURE.md'), 'utf8');
-  const named = [...text.matchAll(/`([CRE])\/([\w./-]+\.ts)`/gu)].map(
-    ([, role = '', path = '']) => `packages/server/src/${roles[role]}/${path}`,
+const ROLES: Readonly<Record<string, string>> = { C: 'control', R: 'runner', E: 'egress' };
+
+/** Lists the TypeScript files that a text names. A bare name lies beside the path that was named before it. */
+function listNamed(text: string): string[] {
+  let folder = '';
+  const named = [...text.matchAll(/`(?:(?<role>[CRE])\/)?(?<path>[\w./-]+\.ts)`/gu)].map(({ groups }) => {
+    const { role, path = '' } = groups ?? {};
+    if (path.startsWith('packages/')) return path;
+    if (path.startsWith('lib/')) return `packages/server/src/${path}`;
+    if (role === undefined) return join(folder, path);
+    const file = `packages/server/src/${ROLES[role]}/${path}`;
+    folder = dirname(file);
+    return file;
+  });
+  return [...new Set(named)];
+}
+
+/** Lists the files that a source file imports, types included. */
+function listImports(path: string): string[] {
+  const text = readFileSync(join(ROOT, path), 'utf8');
+  return [...text.matchAll(/from '(?<target>\.[^']+)'/gu)].map(({ groups }) =>
+    join(dirname(path), groups?.['target'] ?? ''),
   );
+}
+
+test('every file on the paths of ARCHITECTURE.md exists', () => {
+  const named = listNamed(ARCHITECTURE).filter((path) => path.startsWith('packages/server/'));
   assert.ok(named.length > 50, 'the paths are found');
   assert.deepEqual(
     named.filter((path) => !FILES.includes(path)),
     [],
   );
+});
+
+test(`a create crosses fewer than ${MAX_CREATE_FILES} files, each imported by another one of its role`, () => {
+  const [, section = ''] = ARCHITECTURE.split('### Create: POST /v1/runs\n');
+  const [, control = '', runner = ''] = (section.split('\n### ', 1)[0] ?? '').split(
+    /^In (?:control|the runner)\b/mu,
+  );
+  const parts = [control, runner].map(listNamed);
+  assert.ok(parts.flat().length < MAX_CREATE_FILES, `${parts.flat().length} files are listed`);
+  for (const files of parts) {
+    assert.ok(files.length > 10, 'the files are found');
+    const imported = new Set(files.flatMap(listImports));
+    assert.deepEqual(
+      files.slice(1).filter((path) => !imported.has(path) && !REACHED_UNLISTED.has(path)),
+      [],
+      'no listed file imports these: a hop is missing in the list',
+    );
+  }
 });

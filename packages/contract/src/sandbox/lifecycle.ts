@@ -236,8 +236,8 @@ export const OPERATIONS: Record<SandboxOperation, OperationRule> = {
 };
 
 /**
- * What the runner has of a sandbox: its VM; the hibernation that its record names; or the end of its VM, which control
- * has not committed.
+ * The runner may have of a sandbox: its VM; the hibernation that its record names; the end of its VM, which control has
+ * not committed; or nothing.
  */
 export const FINDINGS = ['vm', 'hibernation', 'end', 'nothing'] as const;
 export type Finding = (typeof FINDINGS)[number];

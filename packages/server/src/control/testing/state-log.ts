@@ -50,7 +50,7 @@ export async function assertByTable(db: Database): Promise<void> {
   );
 }
 
-export function isByTable({ from, to, reason }: StateRow): boolean {
+function isByTable({ from, to, reason }: StateRow): boolean {
   if (from === null) return to === FIRST_STATE && reason === null;
   return SANDBOX_EVENTS.some((event) => isEvent({ from, to, reason }, event));
 }

@@ -14,7 +14,7 @@ import { InvariantError } from '../../../lib/invariant.ts';
 import { changeState } from './state-change.ts';
 
 const CONTROL = fileURLToPath(new URL('../../', import.meta.url));
-/** What could write a state past the table: a cast to the columns' types, or SQL that is written by hand. */
+/** Ways to write a state past the table: a cast to the columns' types, and SQL that is written by hand. */
 const PAST_THE_TABLE =
   /\bas (?:FromTable|StateChange|SandboxUpdate|EndUpdate|Updateable)\b|\bSET\s+status(?:_reason)?\b/u;
 

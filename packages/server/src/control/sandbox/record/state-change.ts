@@ -13,7 +13,7 @@ import { invariant } from '../../../lib/invariant.ts';
 
 declare const FROM_TABLE: unique symbol;
 /** A value that the table of transitions has determined. */
-export type FromTable<T> = T & { readonly [FROM_TABLE]: true };
+type FromTable<T> = T & { readonly [FROM_TABLE]: true };
 
 /** The columns that an event changes. */
 export interface StateChange {
