@@ -369,6 +369,35 @@ for (const operation of SANDBOX_OPERATIONS) {
   });
 }
 
+for (const operation of SANDBOX_OPERATIONS) {
+  const { request, success, cutOff } = OPERATIONS[operation];
+  const state = DURING[operation];
+  const transition = success === null ? undefined : TRANSITIONS[state][success];
+  const after = transition?.outcome === 'accept' ? transition.to : state;
+  test(`${operation} that was done without an answer leaves the sandbox ${after}, ${cutOff}`, async () => {
+    const { runner } = harness;
+    const id = await prepare(state, request);
+    runner.captures.beforeAnswer = () => void runner.stop();
+    runner.onDelete = (of) => {
+      if (of !== id) return;
+      runner.endVm(id, 'destroyed');
+      void runner.stop();
+    };
+    assert.ok((await REQUESTS[request](id)).status >= 500);
+    resetHooks();
+    const asked = runner.requests.length;
+    await runner.start();
+    await harness.waitForRecord(id, (record) => record.status === after && record.operation === null);
+    const isRepeated = runner.requests.slice(asked).includes(`POST /vms/${id}/${request}`);
+    assert.equal(isRepeated, cutOff === 'repeated');
+    await reconciled();
+    const last = (await readStates(db, id)).at(-1);
+    const events = Object.values(FOUND[state]).flat();
+    const isFound = last !== undefined && events.some((event) => isEvent({ ...last, from: state }, event));
+    assert.ok(success === null ? last?.to === state : isFound, JSON.stringify(last));
+  });
+}
+
 /** Changes what the runner has of a sandbox, while control is stopped. */
 const MAKE: Record<Finding, (id: string) => void> = {
   vm: (id) => {
