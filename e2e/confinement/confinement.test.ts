@@ -202,11 +202,11 @@ describe('a hostile program in QEMU’s place', () => {
   it('is bound by the limits of its cgroups', async () => {
     using cgroup = makeTestCgroup({ memoryBytes: 64 * MIB, tasks: 30 });
     const memory = makeSocketDirectory(DIRECTORY, 'memory', uid);
-    const cgroupProcs = cgroup.procs;
+    const cgroups = cgroup.directories;
     const greedy = await run(
       'full',
       memory,
-      planOf(place, { socketDirectory: memory, args: ['memory'], cgroupProcs }),
+      planOf(place, { socketDirectory: memory, args: ['memory'], cgroups }),
     );
     assert.equal(greedy.signal, 'SIGKILL', greedy.messages);
     assert.equal(cgroup.countOutOfMemory(), 1);
@@ -214,7 +214,7 @@ describe('a hostile program in QEMU’s place', () => {
     const end = await run(
       'full',
       threads,
-      planOf(place, { socketDirectory: threads, args: ['threads'], cgroupProcs }),
+      planOf(place, { socketDirectory: threads, args: ['threads'], cgroups }),
     );
     const had = Number(/failed to create new OS thread \(have (\d+) already/u.exec(end.messages)?.[1]);
     assert.ok(had > 5 && had <= 31, end.messages.slice(0, 300));

@@ -8,10 +8,8 @@ import { bootOnce, type BootPlace } from '../runner/accelerator/boot-once.ts';
 import { bootWithKvm } from '../runner/accelerator/boot-with-kvm.ts';
 import { findKvmObstacle, tryKvm, type KvmFinding } from '../runner/accelerator/kvm-probe.ts';
 import { expectRanges } from '../runner/host-ranges/host-ranges.ts';
-import { Jail } from '../runner/confinement/jail.ts';
-import { MachineStore } from '../runner/machine/machine-store.ts';
 import { measureTscKhz } from '../runner/host/host-tsc.ts';
-import { Qemu } from '../runner/qemu/qemu.ts';
+import { openVmm } from '../runner/open-vmm.ts';
 import { SharedAccount } from '../runner/confinement/vm-accounts.ts';
 import { makeProbeDirectory, removeLeftDirectories } from './leftovers.ts';
 
@@ -81,13 +79,13 @@ async function timeBoot<T>(
   chmodSync(root, 0o711);
   const log = pino({ level: 'silent' });
   try {
-    const jail = await Jail.open({ launcherPath: tools.jail, uid, log });
-    const confinement = jail.confinement.kind;
-    const machines = await MachineStore.open({ directory: join(root, 'machines'), tools, confinement, log });
-    const vmm = new Qemu({ jail, tscKhz }, log);
+    const { vmm, machines } = await openVmm(
+      { machinesDirectory: join(root, 'machines'), tools, uid, tscKhz },
+      log,
+    );
     const started = performance.now();
     const directory = join(root, 'vm');
-    const result = await boot({ vmm, machine: machines.current, directory, uid });
+    const result = await boot({ vmm, machine: machines.current.key, directory, uid });
     return { result, bootMs: performance.now() - started };
   } finally {
     rmSync(root, { recursive: true, force: true });

@@ -170,7 +170,7 @@ function openTemplates(
     directory: join(dataDir, 'templates'),
     socketDirectory,
     vmm,
-    machine: machines.current,
+    machine: machines.current.key,
     mke2fs: tools.mke2fs,
     uid: accounts.template,
     bindings,

@@ -14,19 +14,18 @@ import { bootWithKvm } from './accelerator/boot-with-kvm.ts';
 import { findKvmObstacle, type KvmProbe } from './accelerator/kvm-probe.ts';
 import { openKvmRecord } from './accelerator/kvm-record.ts';
 import { CgroupTree } from './confinement/cgroup-tree.ts';
-import { Jail } from './confinement/jail.ts';
+import type { ConfinementChoice } from './confinement/confinement-probe.ts';
 import { claimRanges } from './host-ranges/claim-ranges.ts';
 import type { HostRanges } from './host-ranges/host-ranges.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
 import { isTmpfs } from './host/tmpfs.ts';
 import { RunnerServer } from './http/runner-server.ts';
-import { MachineStore, type Machine } from './machine/machine-store.ts';
 import { openFleet, type OpenedFleet } from './open-fleet.ts';
+import { openVmm } from './open-vmm.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import type { Bindings } from './snapshot/template-store.ts';
 import type { CpuSetting } from '../lib/cpu-setting.ts';
 import { measureTscKhz } from './host/host-tsc.ts';
-import { Qemu } from './qemu/qemu.ts';
 import { SeparateAccounts, SharedAccount, type VmAccounts } from './confinement/vm-accounts.ts';
 
 export interface Runner extends AsyncDisposable {
@@ -48,23 +47,20 @@ export async function startRunner(
   const ranges = await claimRanges(config, log);
   const accounts = openAccounts(config, ranges.uidBase, log);
   const tscKhz = await measureTscKhz(config.tools.hostctl);
-  const jail = await Jail.open({ launcherPath: config.tools.jail, uid: accounts.probe, log });
-  const machines = await MachineStore.open({
-    directory: join(config.dataDir, 'machines'),
-    formerDirectory: join(config.dataDir, 'qemu'),
-    tools: config.tools,
-    confinement: jail.confinement.kind,
+  const { vmm, machines, confinement } = await openVmm(
+    {
+      machinesDirectory: join(config.dataDir, 'machines'),
+      formerDirectory: join(config.dataDir, 'qemu'),
+      tools: config.tools,
+      uid: accounts.probe,
+      tscKhz,
+    },
     log,
-  });
-  const bindings = bindingsOf(machines.current, tscKhz);
-  const vmm = new Qemu({ jail, tscKhz }, log);
+  );
+  const { key: machine } = machines.current;
+  const bindings = bindingsOf(machine, tscKhz);
   const cgroups = CgroupTree.open({ slug: config.slug, log });
-  const place = {
-    vmm,
-    machine: machines.current,
-    directory: probeDirectory(config),
-    uid: accounts.probe,
-  };
+  const place = { vmm, machine, directory: probeDirectory(config), uid: accounts.probe };
   const accelerators = await Accelerators.open({
     mode: config.accelerator,
     probe: { findObstacle: findKvmObstacle, boot: buildBoot(place, { cpu: config.cpu, cgroups, log }) },
@@ -78,7 +74,7 @@ export async function startRunner(
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
   machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
   const { fleet, copies, rollbacks, spool, images, builds, plan } = opened;
-  const status = (): RunnerStatus => buildStatus(opened, { accelerators, jail });
+  const status = (): RunnerStatus => buildStatus(opened, { accelerators, confinement });
   const served = { fleet, copies, rollbacks, spool, images, builds, plan, status, log };
   const server = await RunnerServer.listen(served, config.socketPath);
   setup.defer(() => server.close());
@@ -98,15 +94,15 @@ export async function startRunner(
 
 function buildStatus(
   { fleet, network, capacity, cgroups }: OpenedFleet,
-  { accelerators, jail }: { accelerators: Accelerators; jail: Jail },
+  { accelerators, confinement }: { accelerators: Accelerators; confinement: ConfinementChoice },
 ): RunnerStatus {
   const { accelerator, reason } = accelerators.current;
   return {
     protocol: RUNNER_PROTOCOL_VERSION,
     accelerator,
     accelerator_reason: reason,
-    confinement: jail.confinement.kind,
-    confinement_reason: jail.confinement.reason,
+    confinement: confinement.kind,
+    confinement_reason: confinement.reason,
     network: network.absence === undefined ? 'filtered' : 'none',
     network_reason: network.absence ?? '',
     max_vcpus: capacity.maxVcpus,
@@ -127,9 +123,9 @@ function buildBoot(
     const shape = bootShape('kvm');
     const tmpfsMiB = isTmpfs(dirname(place.directory)) ? shape.memMiB : 0;
     const limits = buildUnitLimits({ shape, tmpfsMiB });
-    const { cgroupProcs, release } = await cgroups.enclose(`probe-${process.pid}`, limits);
+    const { cgroups: entered, release } = await cgroups.enclose(`probe-${process.pid}`, limits);
     try {
-      return await bootWithKvm({ ...place, timeoutMs, cgroupProcs, ...(signal && { signal }) }, cpu);
+      return await bootWithKvm({ ...place, timeoutMs, cgroups: entered, ...(signal && { signal }) }, cpu);
     } finally {
       await release().catch((error: unknown) =>
         log.warn({ err: error }, 'the control groups of a VM are left over'),
@@ -161,9 +157,9 @@ function openAccounts(config: RunnerConfig, uidBase: number, log: Logger): VmAcc
 const TSC_GRAIN_KHZ = 10_000;
 
 /** The machine and the host properties that saved state is bound to. */
-function bindingsOf(machine: Machine, tscKhz: number): Bindings {
+function bindingsOf(machineKey: string, tscKhz: number): Bindings {
   return {
-    versions: { machineKey: machine.key },
+    versions: { machineKey },
     host: { tsc: String(Math.round(tscKhz / TSC_GRAIN_KHZ)) },
   };
 }

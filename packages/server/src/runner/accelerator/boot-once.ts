@@ -3,19 +3,18 @@ import { join } from 'node:path';
 import { DeadlineError, stretched, untilAborted, withDeadline } from '../../lib/waiting/deadline.ts';
 import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 import { AgentSession } from '../agent-client/agent-session.ts';
-import type { Machine } from '../machine/machine-store.ts';
 import { makeBootFiles } from '../vm/boot-files.ts';
 import type { Cpu } from '../vm/cpu.ts';
-import { isAlive } from '../host/host-process.ts';
 import type { MachineShape } from '../vm/shape.ts';
-import type { VmEnding, VmHandle, Vmm } from '../vm/vmm.ts';
+import { VmGoneError, type VmEnding, type VmHandle, type Vmm } from '../vm/vmm.ts';
 
 const MEM_MIB = 256;
 
 /** The parts of a VM that only shows whether a kernel boots: small, without disks or a network. */
 export interface BootPlace {
   vmm: Vmm;
-  machine: Machine;
+  /** Key of the machine. */
+  machine: string;
   /** Holds the RAM file and the sockets. Removed after the boot. */
   directory: string;
   uid: number;
@@ -24,8 +23,8 @@ export interface BootPlace {
 export interface VmOptions extends BootPlace {
   accelerator: Accelerator;
   cpu?: Cpu;
-  /** The `cgroup.procs` files of the control groups that the VM's process enters. */
-  cgroupProcs?: readonly string[];
+  /** Directories of the control groups that the VM's process enters. */
+  cgroups?: readonly string[];
 }
 
 export interface BootOptions extends VmOptions {
@@ -41,7 +40,7 @@ export function bootShape(accelerator: Accelerator, cpu?: Cpu): MachineShape {
 const ENDINGS: Readonly<Record<VmEnding, string>> = {
   guest_panic: 'the guest kernel panicked',
   guest_shutdown: 'the guest kernel reset its machine',
-  vmm_lost: 'QEMU ended',
+  vmm_lost: 'the VMM ended',
 };
 
 /** Thrown when the VM ends before its guest answers. */
@@ -71,7 +70,7 @@ export async function bootOnce(options: BootOptions): Promise<void> {
 
 /** Starts the VM, calls `use`, then ends the VM and removes its directory. */
 export async function withVm<T>(options: VmOptions, use: (vm: VmHandle) => Promise<T>): Promise<T> {
-  const { directory, uid, vmm, machine, accelerator, cpu, cgroupProcs = [] } = options;
+  const { directory, uid, vmm, machine, accelerator, cpu, cgroups = [] } = options;
   const ramPath = join(directory, 'ram');
   try {
     makeBootFiles({ socketDirectory: directory, ramPath, memMiB: MEM_MIB, uid });
@@ -83,7 +82,7 @@ export async function withVm<T>(options: VmOptions, use: (vm: VmHandle) => Promi
       socketDirectory: directory,
       disks: undefined,
       tap: undefined,
-      cgroupProcs,
+      cgroups,
     };
     const vm = await vmm.boot(launch, ramPath);
     try {
@@ -100,14 +99,9 @@ async function failWhenEnded(vm: VmHandle): Promise<never> {
   throw new BootEndedError(await vm.ended);
 }
 
-async function ping({ socketDirectory, identity }: VmHandle, timeoutMs: number): Promise<void> {
-  const session = await AgentSession.open({
-    socketDirectory,
-    generation: 1,
-    timeoutMs,
-    assertAlive: () => {
-      if (!isAlive(identity)) throw new BootEndedError('vmm_lost');
-    },
+async function ping(vm: VmHandle, timeoutMs: number): Promise<void> {
+  const session = await AgentSession.open({ vm, generation: 1, timeoutMs }).catch((error: unknown) => {
+    throw error instanceof VmGoneError ? new BootEndedError('vmm_lost') : error;
   });
   await session.call('GET', '/ping');
   session.close();

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
-import type { Machine } from '../machine/machine-store.ts';
-import type { AskedCpu, Cpu } from '../vm/cpu.ts';
+import type { CpuSetting } from '../../lib/cpu-setting.ts';
+import type { Cpu } from '../vm/cpu.ts';
 import type { VmHandle, VmLaunch, Vmm } from '../vm/vmm.ts';
 import type { BootPlace } from './boot-once.ts';
 import { bootWithKvm, UnfitCpuError } from './boot-with-kvm.ts';
@@ -25,8 +25,8 @@ class AskingVmm {
   async boot({ shape }: VmLaunch): Promise<VmHandle> {
     this.shapes.push(shape);
     if (shape.cpu !== undefined) throw new BootedError();
-    const handle: Pick<VmHandle, 'expandCpu' | 'kill'> = {
-      expandCpu: async ({ props }: AskedCpu) => LEVELS[String(props['model-id'])] ?? HOST,
+    const handle: Pick<VmHandle, 'resolveCpu' | 'kill'> = {
+      resolveCpu: async (setting: CpuSetting) => LEVELS[setting] ?? HOST,
       kill: async () => void (this.kills += 1),
     };
     return handle as VmHandle;
@@ -37,10 +37,10 @@ function newPlace(t: TestContext, vmm: AskingVmm): BootPlace {
   const directory = mkdtempSync(join(tmpdir(), 'boot-'));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   const uid = process.getuid?.() ?? 0;
-  return { vmm: vmm as unknown as Vmm, machine: {} as Machine, directory: join(directory, 'vm'), uid };
+  return { vmm: vmm as unknown as Vmm, machine: 'm', directory: join(directory, 'vm'), uid };
 }
 
-test('the kernel boots with the CPU of sandboxes, as QEMU expands it', async (t) => {
+test('the kernel boots with the CPU of sandboxes, as the VMM resolves it', async (t) => {
   for (const [setting, cpu] of [
     ['host', HOST],
     ['x86-64-v3', LEVELS['x86-64-v3']],

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { CpuSetting } from '../../lib/cpu-setting.ts';
-import { buildAskedCpu, Cpu, findMissing } from '../vm/cpu.ts';
+import { Cpu, findMissing } from '../vm/cpu.ts';
 import { bootOnce, withVm, type BootOptions } from './boot-once.ts';
 
 /** The CPUs of guests under KVM. */
@@ -21,7 +21,7 @@ export class UnfitCpuError extends Error {
 }
 
 /**
- * Determines the CPUs that guests can have, and boots a kernel with the CPU of new VMs. It asks QEMU, because the
+ * Determines the CPUs that guests can have, and boots a kernel with the CPU of new VMs. It asks the VMM, because the
  * host's own CPU flags include features that KVM does not expose. Throws {@link UnfitCpuError} before that kernel
  * boots.
  */
@@ -32,8 +32,8 @@ export async function bootWithKvm(
   const accelerator = 'kvm';
   options.signal?.throwIfAborted();
   const cpus = await withVm({ ...options, accelerator }, async (vm) => ({
-    host: await vm.expandCpu(buildAskedCpu('host')),
-    chosen: await vm.expandCpu(buildAskedCpu(setting)),
+    host: await vm.resolveCpu('host'),
+    chosen: await vm.resolveCpu(setting),
   }));
   const missing = findMissing(cpus.chosen, cpus.host);
   if (missing.length > 0) throw new UnfitCpuError(setting, missing);

@@ -5,8 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import { DeadlineError } from '../../lib/waiting/deadline.ts';
-import { VmmStartError } from '../vm/vmm.ts';
-import { QmpError } from '../qemu/qmp-client.ts';
+import { VmmError, VmmStartError } from '../vm/vmm.ts';
 import { BootEndedError } from './boot-once.ts';
 import { UnfitCpuError, type KvmCpus } from './boot-with-kvm.ts';
 import { findKvmObstacle, tryKvm, type KvmFinding } from './kvm-probe.ts';
@@ -44,12 +43,12 @@ test('the reason why the device cannot be opened is reported', (t) => {
   assert.equal(findKvmObstacle(directory), `${directory} cannot be opened (EISDIR)`);
 });
 
-test('if QEMU or its guest ends, the finding is "refused", with the reason and without earlier warnings', async () => {
+test('if the VMM or its guest ends, the finding is "refused", with the reason and without earlier warnings', async () => {
   const warned = 'qemu: warning: host lacks a feature\nqemu: error: failed to set MSR 0x10a\nqemu: aborted';
   const refusals: [Error, RegExp][] = [
     [new VmmStartError(warned), /no kernel boots with it: qemu: error: failed to set MSR 0x10a$/u],
     [new VmmStartError('Could not access KVM kernel module'), /Could not access KVM kernel module$/u],
-    [new QmpError('query-cpu', 'QEMU closed the monitor'), /QMP query-cpu: QEMU closed the monitor$/u],
+    [new VmmError('QMP query-cpu: QEMU closed the monitor'), /QMP query-cpu: QEMU closed the monitor$/u],
     [new BootEndedError('guest_panic'), /the guest kernel panicked while it booted$/u],
   ];
   for (const [error, reason] of refusals) {

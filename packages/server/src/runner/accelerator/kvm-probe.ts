@@ -4,8 +4,7 @@
  */
 import { closeSync, openSync } from 'node:fs';
 import { DeadlineError } from '../../lib/waiting/deadline.ts';
-import { VmmStartError } from '../vm/vmm.ts';
-import { QmpError } from '../qemu/qmp-client.ts';
+import { VmmError } from '../vm/vmm.ts';
 import { BootEndedError } from './boot-once.ts';
 import { UnfitCpuError, type KvmCpus } from './boot-with-kvm.ts';
 
@@ -17,7 +16,7 @@ const MAX_REASON_LENGTH = 200;
  *
  *   works       a kernel booted
  *   absent      a boot would be useless: the device does not exist or may not be opened
- *   refused     QEMU or the guest ended, with a reason
+ *   refused     the VMM or the guest ended, with a reason
  *   unfit       guests cannot have the configured CPU
  *   unanswered  no result: a slow host looks like a host whose KVM hangs
  */
@@ -51,14 +50,14 @@ export async function tryKvm(
 /** Only an end of the VM says something about KVM. Any other error, such as a full disk, leaves the question open. */
 function judge(error: unknown): KvmFinding {
   if (error instanceof UnfitCpuError) return { outcome: 'unfit', reason: error.message };
-  const ended = [BootEndedError, VmmStartError, QmpError].some((kind) => error instanceof kind);
+  const ended = [BootEndedError, VmmError].some((kind) => error instanceof kind);
   const isLate = error instanceof Error && error.cause instanceof DeadlineError;
   if (ended && !isLate)
     return { outcome: 'refused', reason: `${DEVICE} is there, but no kernel boots with it: ${say(error)}` };
   return { outcome: 'unanswered', reason: `KVM has not been shown to work: ${say(error)}` };
 }
 
-/** QEMU may print warnings before the error: they are skipped. */
+/** The VMM may print warnings before the error: they are skipped. */
 function say(error: unknown): string {
   const lines = (error instanceof Error ? error.message : String(error)).split('\n');
   const line = lines.find((each) => !each.includes('warning:')) ?? lines[0] ?? '';

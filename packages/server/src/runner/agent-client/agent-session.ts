@@ -3,11 +3,9 @@
  * and every answer has a deadline. Piped streams are bounded by flow control alone.
  */
 import http2 from 'node:http2';
-import type { Socket } from 'node:net';
-import { join } from 'node:path';
+import type { Duplex } from 'node:stream';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
-import { SOCKETS } from '../vm/vm-files.ts';
-import { connectWhenReady } from '../host/connect-when-ready.ts';
+import type { AgentPort, VmHandle } from '../vm/vmm.ts';
 import { AgentProtocolError, openGeneration } from './ctl-port.ts';
 import { DataLine, newMarker } from './data-line.ts';
 
@@ -21,15 +19,12 @@ const MAX_STREAMS = 100_000;
 const MAX_FRAME_BYTES = 1 << 20;
 
 export interface SessionOptions {
-  socketDirectory: string;
+  vm: Pick<VmHandle, 'connectAgent'>;
   /** Increases with every connection to this VM. */
   generation: number;
   timeoutMs: number;
   /** Deadline of each answer to {@link AgentSession.call}; default 15 s. */
   answerTimeoutMs?: number;
-  assertAlive: () => void;
-  /** An existing connection to the data port. */
-  data?: Socket | undefined;
 }
 
 /** Thrown when the agent's status is not 2xx. The guest controls the body, and so the message. */
@@ -57,20 +52,18 @@ export class AgentSession {
   }
 
   static async open(options: SessionOptions): Promise<AgentSession> {
-    const { socketDirectory, generation, timeoutMs, assertAlive } = options;
+    const { vm, generation, timeoutMs } = options;
     const { answerTimeoutMs = ANSWER_TIMEOUT_MS } = options;
     // Each port takes one connection at a time: a connection left open would block all later ones.
     using undo = new DisposableStack();
-    const own = (socket: Socket): Socket => undo.adopt(socket, () => socket.destroy());
-    if (options.data !== undefined) own(options.data);
-    const connect = async (name: string): Promise<Socket> => {
-      const how = { step: "the agent's port", timeoutMs, assertAlive };
-      return own(await connectWhenReady(join(socketDirectory, name), how));
+    const connect = async (port: AgentPort): Promise<Duplex> => {
+      const socket = await vm.connectAgent(port, timeoutMs);
+      return undo.adopt(socket, () => socket.destroy());
     };
-    const ctl = await connect(SOCKETS.ctl);
+    const ctl = await connect('ctl');
     ctl.on('error', () => ctl.destroy());
     const marker = newMarker();
-    const line = new DataLine(options.data ?? (await connect(SOCKETS.data)), marker);
+    const line = new DataLine(await connect('data'), marker);
     const { isMarked } = await openGeneration(ctl, { generation, marker }, timeoutMs);
     if (isMarked) await line.passMarker(timeoutMs);
     const data = line.release();

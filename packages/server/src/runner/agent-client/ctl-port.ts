@@ -6,7 +6,7 @@
  *
  * Without it, a VM saved in the middle of a frame would read new bytes as the rest of the old frame.
  */
-import type net from 'node:net';
+import type { Duplex } from 'node:stream';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 
 const MAX_FRAME_BYTES = 65_536;
@@ -69,7 +69,7 @@ function isAnswerTo(message: unknown, generation: number): message is Record<str
  * and waits for it. The agent of a guest that was saved long ago may wait for silence instead.
  */
 export async function openGeneration(
-  socket: net.Socket,
+  socket: Duplex,
   opening: Opening,
   timeoutMs: number,
 ): Promise<{ isMarked: boolean }> {

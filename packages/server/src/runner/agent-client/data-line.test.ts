@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
 import fc from 'fast-check';
@@ -22,7 +21,7 @@ test('the marker is found however it is split, and nothing else matches', async 
   await fc.assert(
     fc.asyncProperty(older, fc.nat({ max: 31 }), async (stale, cut) => {
       const socket = openLine();
-      const line = new DataLine(socket as unknown as Socket, marker);
+      const line = new DataLine(socket, marker);
       for (const chunk of [...stale, marker.slice(0, cut)]) if (chunk !== '') socket.push(chunk);
       await assert.rejects(line.passMarker(1), /the agent's marker took longer/u);
       socket.push(marker.slice(cut));
@@ -35,7 +34,7 @@ test('the marker is found however it is split, and nothing else matches', async 
 
 test('a line that closes before its marker is refused', async () => {
   const socket = openLine();
-  const line = new DataLine(socket as unknown as Socket, newMarker());
+  const line = new DataLine(socket, newMarker());
   socket.destroy();
   await assert.rejects(line.passMarker(1000), /closed/u);
 });

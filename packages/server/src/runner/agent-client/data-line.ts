@@ -3,7 +3,7 @@
  * to an older session, bytes after it to the new one. An older session cannot know the marker.
  */
 import { randomBytes } from 'node:crypto';
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 
 const MARKER_RANDOM_BYTES = 16;
@@ -15,12 +15,12 @@ export function newMarker(): string {
 
 /** Reads the line and discards its bytes until the line is released. */
 export class DataLine {
-  readonly #socket: Socket;
+  readonly #socket: Duplex;
   readonly #marker: Buffer;
   readonly #marked = Promise.withResolvers<undefined>();
   #latest: Buffer = Buffer.alloc(0);
 
-  constructor(socket: Socket, marker: string) {
+  constructor(socket: Duplex, marker: string) {
     this.#socket = socket;
     this.#marker = Buffer.from(marker);
     // The promise may reject without a waiter.
@@ -37,7 +37,7 @@ export class DataLine {
   }
 
   /** Returns the socket, paused and without listeners of this class. */
-  release(): Socket {
+  release(): Duplex {
     this.#socket.off('data', this.#onData).off('error', this.#onEnd).off('close', this.#onEnd);
     return this.#socket.pause();
   }

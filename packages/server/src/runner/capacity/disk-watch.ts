@@ -1,7 +1,7 @@
 /**
  * Protects the service when the file system fills up in spite of the reserve. VMs that write are paused while there is
  * still room for PostgreSQL, and continue when there is more room. If a VM hits the end of the disk before it is
- * paused, QEMU stops it and keeps the failed write pending. It continues in the same way.
+ * paused, the VMM stops it and keeps the failed write pending. It continues in the same way.
  *
  *   reserve ──────── nothing new is created (disk-guard.ts); the disks of VMs are checked often
  *   reserve / 4 ──── paused VMs continue above this

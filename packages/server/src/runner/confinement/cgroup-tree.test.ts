@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { CgroupTree } from './cgroup-tree.ts';
@@ -26,14 +26,18 @@ function skipReason(): string | false {
   return isV1 && process.getuid?.() === 0 ? false : 'needs root and a version 1 hierarchy';
 }
 
+function enter(groups: readonly string[], pid: number | undefined): void {
+  for (const group of groups) writeFileSync(join(group, 'cgroup.procs'), String(pid));
+}
+
 /** Burns CPU time rather than wall time, as a busy machine gives a process less. */
-async function burn(procs: readonly string[]): Promise<void> {
+async function burn(groups: readonly string[]): Promise<void> {
   const program = `process.stdin.once('data', () => { const from = process.cpuUsage(); while (process.cpuUsage(from).user < ${BURN_MS * 1000}); process.exit(); })`;
   const child = spawn(process.execPath, ['-e', program], {
     stdio: ['pipe', 'ignore', 'ignore'],
     timeout: 20_000,
   });
-  for (const path of procs) writeFileSync(path, String(child.pid));
+  enter(groups, child.pid);
   child.stdin.end('go');
   await once(child, 'close');
 }
@@ -51,11 +55,10 @@ function withTree(t: TestContext, slug: string): CgroupTree {
 test('a VM instance is limited, accounted until its end, and removed', { skip: skipReason() }, async (t) => {
   const tree = withTree(t, 'life');
   assert.ok(tree.status.controllers.includes('memory'), tree.status.reason);
-  const procs = await tree.create('unit', LIMITS);
-  const directories = tree.directoriesOf('unit');
+  const directories = await tree.create('unit', LIMITS);
   const memory = directories.find((each) => readdirSync(each).includes('memory.limit_in_bytes'));
   assert.equal(readFileSync(`${memory}/memory.limit_in_bytes`, 'utf8').trim(), String(LIMITS.memBytes));
-  await burn(procs);
+  await burn(directories);
   const usage = readGroupUsage(directories);
   assert.ok((usage.cpuMs ?? 0) > BURN_MS / 2, `${usage.cpuMs} ms`);
   assert.ok((usage.memPeakBytes ?? 0) > 1 << 20, `${usage.memPeakBytes} bytes`);
@@ -73,7 +76,7 @@ test('a sweep leaves kept VM instances and groups that hold a process', { skip: 
   await tree.create('left', LIMITS);
   const busy = await tree.create('busy', LIMITS);
   const child = spawn('/bin/sleep', ['20'], { stdio: 'ignore', timeout: 20_000 });
-  for (const path of busy) writeFileSync(path, String(child.pid));
+  enter(busy, child.pid);
   tree.sweep(new Set(['kept']));
   const exists = (unit: string): boolean => tree.directoriesOf(unit).every((each) => existsSync(each));
   assert.deepEqual([exists('kept'), exists('left'), exists('busy')], [true, false, true]);

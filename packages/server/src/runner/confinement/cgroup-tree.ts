@@ -25,7 +25,8 @@ const REMOVE_TIMEOUT_MS = 5000;
 const REMOVE_INTERVAL_MS = 10;
 
 export interface Enclosure {
-  cgroupProcs: readonly string[];
+  /** Directories of the groups. */
+  cgroups: readonly string[];
   release: () => Promise<void>;
 }
 
@@ -63,7 +64,7 @@ export class CgroupTree {
     return this.#branches.map((branch) => join(branch.directory, unit));
   }
 
-  /** Creates the groups of a VM instance. Returns the `cgroup.procs` files by which a process enters them. */
+  /** Creates the groups of a VM instance. Returns their directories. */
   async create(unit: string, limits: UnitLimits): Promise<string[]> {
     for (const branch of this.#branches) {
       const directory = join(branch.directory, unit);
@@ -77,15 +78,15 @@ export class CgroupTree {
         });
       }
     }
-    return this.directoriesOf(unit).map((directory) => join(directory, 'cgroup.procs'));
+    return this.directoriesOf(unit);
   }
 
   /** Like {@link create}, for a VM without a record. First removes what an earlier VM of that name left. */
   async enclose(unit: string, limits: UnitLimits): Promise<Enclosure> {
     const directories = this.directoriesOf(unit);
     await this.remove(directories);
-    const cgroupProcs = await this.create(unit, limits);
-    return { cgroupProcs, release: () => this.remove(directories) };
+    const cgroups = await this.create(unit, limits);
+    return { cgroups, release: () => this.remove(directories) };
   }
 
   /** Removes groups once their last process has left. Throws DeadlineError if the kernel still counts one after 5 s. */

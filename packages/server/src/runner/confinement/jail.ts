@@ -1,15 +1,21 @@
 /** Starts QEMU and other programs through the launcher, so that they can reach only their own files from the start. */
 import { spawn, type ChildProcess, type IOType, type SpawnOptions } from 'node:child_process';
 import { closeSync, openSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Stream } from 'node:stream';
 import type { Logger } from 'pino';
 import type { Machine } from '../machine/machine-store.ts';
 import type { MachineShape } from '../vm/shape.ts';
-import type { MachineFiles, StartMode } from '../vm/vm-files.ts';
 import { chooseConfinement, type ConfinementChoice } from './confinement-probe.ts';
 import { encodePlan, launcherCommand, type JailLimits, type JailPlan, type Mount } from './jail-plan.ts';
 import { commandInside, commandOutside } from './qemu-closure.ts';
-import { arrangeInside, arrangeOutside, type VmLayout } from './vm-layout.ts';
+import {
+  arrangeInside,
+  arrangeOutside,
+  type MachineFiles,
+  type StartMode,
+  type VmLayout,
+} from './vm-layout.ts';
 
 /** QEMU keeps a few dozen open. */
 const OPEN_FILES = 1024;
@@ -36,7 +42,8 @@ export interface JailedStart {
   args: readonly string[];
   machine: Machine;
   uid: number;
-  cgroupProcs: readonly string[];
+  /** Directories of the control groups to enter. */
+  cgroups: readonly string[];
   /** One of `descriptors` must hold the place of its descriptor. */
   tap: { name: string; descriptor: number } | undefined;
   /** The child's descriptors from 1 on. */
@@ -132,7 +139,7 @@ export class Jail {
     const { closure } = start.machine;
     const qemu = this.isReduced ? commandOutside(closure) : commandInside(closure);
     return {
-      cgroups: start.cgroupProcs,
+      cgroups: start.cgroups.map((directory) => join(directory, 'cgroup.procs')),
       mounts: this.isReduced ? [] : [...closure.mounts, ...layout.mounts],
       ...(isRoot() ? { uid: start.uid } : {}),
       ...(start.tap === undefined ? {} : { tap: start.tap }),

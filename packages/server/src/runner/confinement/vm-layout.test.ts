@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { buildQemuArguments } from '../qemu/qemu-arguments.ts';
-import { type MachineFiles, type StartMode } from '../vm/vm-files.ts';
-import { arrangeInside, arrangeOutside } from './vm-layout.ts';
+import { arrangeInside, arrangeOutside, type MachineFiles, type StartMode } from './vm-layout.ts';
 
 const FILES: MachineFiles = {
   kernelPath: '/host/kernel',

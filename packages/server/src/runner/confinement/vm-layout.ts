@@ -2,8 +2,28 @@
  * The paths of a VM's files as its QEMU sees them. In a jail they are fixed and the same for every VM. So neither
  * QEMU's arguments nor a directory listing by an escaped guest says anything about the host or other VMs.
  */
-import { writesRam, type MachineFiles, type StartMode } from '../vm/vm-files.ts';
+import type { DiskFiles } from '../vm/vm-files.ts';
 import { DEV_NULL, type Mount } from './jail-plan.ts';
+
+export interface MachineFiles {
+  kernelPath: string;
+  initramfsPath: string;
+  ramPath: string;
+  /** QEMU creates its sockets here. The path is short, as socket paths hold 108 bytes. */
+  socketDirectory: string;
+  /** Absent for the accelerator probe, which boots no image. */
+  disks: DiskFiles | undefined;
+}
+
+export type StartMode =
+  | { kind: 'boot' }
+  /** `isDeferred`: QEMU waits for a command to load the state. `ownsRam`: it writes to the RAM file itself. */
+  | { kind: 'restore'; statePath: string; isDeferred: boolean; ownsRam: boolean };
+
+/** Whether RAM is the file itself, not a private view of it. */
+export function writesRam(mode: StartMode): boolean {
+  return mode.kind === 'boot' || mode.ownsRam;
+}
 
 /** Fixed paths in a jail. */
 export const INSIDE = {

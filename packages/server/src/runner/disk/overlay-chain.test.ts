@@ -15,20 +15,21 @@ import { test, type TestContext } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { pino } from 'pino';
 import { overlayName } from '../vm/vm-files.ts';
-import type { VmHandle } from '../vm/vmm.ts';
+import type { VmDisk } from '../vm/vmm.ts';
 import { OverlayChain } from './overlay-chain.ts';
 import { VmDirectory } from './vm-directory.ts';
 
-/** A stand-in for the overlays of QEMU's block layer. It refuses what QEMU would refuse. */
-class BlockLayer {
-  open: number[];
+/** A stand-in for the disk of a VM. It refuses what QEMU would refuse. */
+class BlockLayer implements VmDisk {
+  /** Numbers of the open overlays. */
+  opened: number[];
   chain: number[];
   isFull = false;
   sizeBytes = 0;
   flattening: PromiseWithResolvers<void> | undefined;
 
-  constructor(open: number[], chain: number[]) {
-    this.open = open;
+  constructor(opened: number[], chain: number[]) {
+    this.opened = opened;
     this.chain = chain;
   }
 
@@ -36,36 +37,34 @@ class BlockLayer {
     return this.chain.at(-1);
   }
 
-  async openOverlay(number: number): Promise<void> {
-    assert.ok(!this.open.includes(number));
-    this.open.push(number);
+  async open(number: number): Promise<void> {
+    assert.ok(!this.opened.includes(number));
+    this.opened.push(number);
     if (this.isFull) throw new Error('no space');
   }
-  async resizeOverlay(number: number, sizeBytes: number): Promise<void> {
-    assert.equal(number, this.top);
+  async grow(sizeBytes: number): Promise<void> {
     this.sizeBytes = sizeBytes;
   }
-  async putOnTop(number: number, below: number): Promise<void> {
-    assert.ok(this.open.includes(number) && below === this.top);
+  async push(number: number): Promise<void> {
+    assert.ok(this.opened.includes(number) && !this.chain.includes(number));
     this.chain.push(number);
   }
-  async closeOverlay(number: number): Promise<void> {
+  async close(number: number): Promise<void> {
     assert.ok(!this.chain.includes(number), 'in use');
     // Flattened overlays are still the backing of each other.
-    const joined = this.open.filter((each) => each < (this.chain[0] ?? 0));
+    const joined = this.opened.filter((each) => each < (this.chain[0] ?? 0));
     assert.ok(!joined.includes(number) || number === Math.max(...joined), 'in use');
-    this.open = this.open.filter((each) => each !== number);
+    this.opened = this.opened.filter((each) => each !== number);
   }
-  async flatten(top: number): Promise<void> {
-    assert.equal(top, this.top);
+  async flatten(): Promise<void> {
     this.flattening = Promise.withResolvers();
     await this.flattening.promise;
-    this.chain = [top];
+    this.chain = this.chain.slice(-1);
   }
   async stopFlattening(): Promise<void> {
     this.flattening?.reject(new Error('ended early'));
   }
-  async readChain(): Promise<number[]> {
+  async listOverlays(): Promise<number[]> {
     return [...this.chain];
   }
 }
@@ -77,8 +76,8 @@ function makeSite(context: TestContext, open: number[], chain = open) {
   mkdirSync(directory.overlays);
   for (const number of open) writeFileSync(directory.overlay(number), '', { mode: 0o600 });
   const layer = new BlockLayer([...open], [...chain]);
-  const vm = layer as unknown as VmHandle;
-  const parts = { vm, directory, uid: process.getuid?.() ?? 0, sizeMiB: 64, log: pino({ level: 'silent' }) };
+  const uid = process.getuid?.() ?? 0;
+  const parts = { disk: layer, directory, uid, sizeMiB: 64, log: pino({ level: 'silent' }) };
   const files = (): string[] => readdirSync(directory.overlays).toSorted();
   return { layer, directory, parts, files };
 }
@@ -110,7 +109,7 @@ test('dropping a prepared overlay leaves nothing', async (context) => {
   const { layer, parts, files } = makeSite(context, [0]);
   const chain = new OverlayChain([0], parts);
   await chain.drop(await chain.prepare());
-  assert.deepEqual([layer.open, chain.numbers, files()], [[0], [0], [overlayName(0)]]);
+  assert.deepEqual([layer.opened, chain.numbers, files()], [[0], [0], [overlayName(0)]]);
 });
 
 test('a failed open of an overlay leaves nothing, and the next open works', async (context) => {
@@ -118,7 +117,7 @@ test('a failed open of an overlay leaves nothing, and the next open works', asyn
   const chain = new OverlayChain([0], parts);
   layer.isFull = true;
   await assert.rejects(chain.prepare(), /no space/u);
-  assert.deepEqual([layer.open, files()], [[0], [overlayName(0)]]);
+  assert.deepEqual([layer.opened, files()], [[0], [overlayName(0)]]);
   layer.isFull = false;
   assert.equal(await chain.prepare(), 1);
 });
@@ -128,8 +127,8 @@ test('a long chain is flattened in the background, and the lower overlays are re
   const chain = new OverlayChain([0, 1, 2, 3, 4, 5, 6], parts);
   chain.flattenIfLong();
   layer.flattening?.resolve();
-  while (chain.numbers.length > 1 || layer.open.length > 1) await setImmediate();
-  assert.deepEqual([chain.numbers, layer.open], [[6], [6]]);
+  while (chain.numbers.length > 1 || layer.opened.length > 1) await setImmediate();
+  assert.deepEqual([chain.numbers, layer.opened], [[6], [6]]);
   while (files().length > 1) await setImmediate();
   assert.deepEqual(files(), [overlayName(6)]);
 });
@@ -179,11 +178,11 @@ test('a chain of the maximum length that cannot be flattened does not grow', asy
   await refused;
 });
 
-test('the next process reads the chain from QEMU and removes a prepared overlay', async (context) => {
+test('the next process reads the chain from the VMM and removes a prepared overlay', async (context) => {
   const { layer, directory, parts } = makeSite(context, [0, 1, 2], [0, 1]);
   const chain = await OverlayChain.adopt(parts);
   assert.deepEqual(
-    [chain.numbers, layer.open],
+    [chain.numbers, layer.opened],
     [
       [0, 1],
       [0, 1],
@@ -201,7 +200,7 @@ test('the next process removes flattened overlays, whether QEMU still has them o
   const { layer, directory, parts, files } = makeSite(context, [0, 1, 2, 9], [9]);
   writeFileSync(directory.overlay(3), '', { mode: 0o600 });
   const chain = await OverlayChain.adopt(parts);
-  assert.deepEqual([chain.numbers, layer.open, files()], [[9], [9], [overlayName(9)]]);
+  assert.deepEqual([chain.numbers, layer.opened, files()], [[9], [9], [overlayName(9)]]);
 });
 
 test('the next process removes an overlay that was created but not opened', async (context) => {

@@ -1,7 +1,7 @@
 /**
  * The overlays of a running VM's disk. Each capture freezes the top overlay and puts a new one on it. Frozen overlays
  * are shared with the VMs made from the capture, so they are never written again. A long chain is flattened in the
- * background: QEMU copies it upward into the VM's own overlay, and the VM releases the others.
+ * background: the VMM copies it upward into the VM's own overlay, and the VM releases the others.
  *
  *   base ◄ 0 ◄ 1 ◄ … ◄ n        prepare ─► n+1 opened ─► put on top: n is frozen
  *   base ◄ n                    after flattening
@@ -10,7 +10,7 @@ import type { Logger } from 'pino';
 import { AppError } from '@coppice/contract';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { enterStep } from '../vm/steps.ts';
-import type { VmHandle } from '../vm/vmm.ts';
+import type { VmDisk } from '../vm/vmm.ts';
 import type { VmDirectory } from './vm-directory.ts';
 import { invariant } from '../../lib/invariant.ts';
 
@@ -18,13 +18,13 @@ import { invariant } from '../../lib/invariant.ts';
 const LONG_CHAIN = 6;
 /** The limit for a new copy of a capture: there may be many, and each would copy the same data. */
 const LONG_CHAIN_OF_COPY = 12;
-/** QEMU opens two block nodes per overlay. A capture waits rather than exceed this. */
+/** The VMM has each overlay open. A capture waits rather than exceed this. */
 const MAX_CHAIN = 24;
 const FLATTEN_WAIT_MS = 120_000;
 const MIB = 1024 * 1024;
 
 export interface OverlayChainParts {
-  vm: VmHandle;
+  disk: VmDisk;
   directory: VmDirectory;
   uid: number;
   /** Virtual size of the disk. */
@@ -47,8 +47,8 @@ export class OverlayChain {
 
   /** Opens the chain of a VM that an earlier process drove, and undoes what that process left unfinished. */
   static async adopt(parts: OverlayChainParts): Promise<OverlayChain> {
-    await parts.vm.stopFlattening();
-    const numbers = await parts.vm.readChain();
+    await parts.disk.stopFlattening();
+    const numbers = await parts.disk.listOverlays();
     const chain = new OverlayChain(numbers, parts);
     // Start with the highest: each may be the backing of the one above it.
     for (const number of parts.directory.listOverlays().toReversed())
@@ -70,7 +70,7 @@ export class OverlayChain {
 
   /** Grows the disk and notifies the guest, which must be running. The file system on the disk does not grow. */
   async grow(sizeMiB: number): Promise<void> {
-    await this.#parts.vm.resizeOverlay(this.#top, sizeMiB * MIB);
+    await this.#parts.disk.grow(sizeMiB * MIB);
     this.#sizeMiB = sizeMiB;
   }
 
@@ -80,11 +80,11 @@ export class OverlayChain {
    */
   async prepare(): Promise<number> {
     await this.settle();
-    const { directory, uid, vm } = this.#parts;
+    const { directory, uid, disk } = this.#parts;
     const number = this.#top + 1;
     try {
       directory.addOverlay(number, { sizeMiB: this.#sizeMiB, uid });
-      await vm.openOverlay(number);
+      await disk.open(number);
       return number;
     } catch (error) {
       await this.drop(number);
@@ -96,7 +96,7 @@ export class OverlayChain {
   async settle(): Promise<void> {
     if (this.#flattening === undefined && this.#numbers.length >= MAX_CHAIN) this.flattenIfLong();
     if (this.#flattening === undefined) return;
-    if (this.#numbers.length < MAX_CHAIN) await this.#parts.vm.stopFlattening();
+    if (this.#numbers.length < MAX_CHAIN) await this.#parts.disk.stopFlattening();
     await withDeadline('flattening the layers of the disk', FLATTEN_WAIT_MS, this.#flattening);
     if (this.#numbers.length >= MAX_CHAIN)
       throw new AppError(
@@ -107,14 +107,14 @@ export class OverlayChain {
 
   /** Puts a prepared overlay on top. The guest must be stopped. */
   async push(number: number): Promise<void> {
-    await this.#parts.vm.putOnTop(number, this.#top);
+    await this.#parts.disk.push(number);
     this.#parts.directory.freezeOverlay(this.#top);
     this.#numbers = [...this.#numbers, number];
   }
 
   /** Closes and removes an overlay outside the chain. Its file is removed last, so every open overlay has a file. */
   async drop(number: number): Promise<void> {
-    await this.#parts.vm.closeOverlay(number);
+    await this.#parts.disk.close(number);
     await enterStep('overlay.remove');
     this.#parts.directory.removeOverlay(number);
   }
@@ -136,7 +136,7 @@ export class OverlayChain {
   async #flatten(): Promise<void> {
     const top = this.#top;
     const lower = this.#numbers.slice(0, -1);
-    await this.#parts.vm.flatten(top);
+    await this.#parts.disk.flatten();
     this.#numbers = [top];
     for (const number of lower.toReversed()) await this.drop(number);
   }

@@ -25,7 +25,7 @@ export interface SharedFiles {
   top: { path: string } | { sizeMiB: number };
 }
 
-/** QEMU opens its files by name and lists nothing. */
+/** The VMM opens its files by name and lists nothing. */
 const DIRECTORY_MODE = 0o711;
 
 export class VmDirectory {
@@ -78,7 +78,7 @@ export class VmDirectory {
     return numbers.toSorted((a, b) => a - b);
   }
 
-  /** Creates an overlay, which QEMU opens later. */
+  /** Creates an overlay, which the VMM opens later. */
   addOverlay(number: number, how: { sizeMiB: number; uid: number }): void {
     makeOverlay(this.overlay(number), how);
   }

@@ -36,7 +36,7 @@ export interface AdoptionParts extends Pick<
 }
 
 export async function adoptVms(parts: AdoptionParts): Promise<void> {
-  // In parallel: a VM whose QEMU does not answer must not delay the others and the service.
+  // In parallel: a VM whose VMM does not answer must not delay the others and the service.
   const units = readdirSync(parts.vmsDirectory);
   const records = units.map((unit) => findVmRecord(parts.assembler.directoryOf(unit).path));
   const superseded = findSuperseded(records);

@@ -4,7 +4,7 @@ import { AppError } from '@coppice/contract';
 import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
 import type { Machine, MachineStore } from '../machine/machine-store.ts';
 import { MACHINE_VERSION } from '../vm/shape.ts';
-import { describeBindings, findMachine, type CaptureBindings } from './capture-bindings.ts';
+import { assertUsable, describeBindings, type CaptureBindings } from './capture-bindings.ts';
 
 const MACHINE = { key: 'm1', versions: { qemu: '10.0.2' } } as unknown as Machine;
 const machines = { find: (key: string) => (key === 'm1' ? MACHINE : undefined) } as unknown as MachineStore;
@@ -32,12 +32,12 @@ const isUnusable = (message: string) => (error: unknown) =>
   error instanceof AppError && error.code === 'snapshot_unusable' && error.message === message;
 
 test('a capture continues with the machine that it was saved with', () => {
-  assert.equal(findMachine(bindings(), manifest()), MACHINE);
+  assertUsable(bindings(), manifest());
 });
 
 test('a capture of an unusable accelerator is refused, with the accelerator and the reason', () => {
   assert.throws(
-    () => findMachine(bindings('this machine uses tcg: there is no /dev/kvm on this host'), manifest()),
+    () => assertUsable(bindings('this machine uses tcg: there is no /dev/kvm on this host'), manifest()),
     isUnusable(
       'the snapshot is bound to the accelerator kvm, and this machine uses tcg: there is no /dev/kvm on this host',
     ),
@@ -46,9 +46,9 @@ test('a capture of an unusable accelerator is refused, with the accelerator and 
 
 test('a capture of an unsupported CPU is refused, with the missing features and the remedy', () => {
   const shape = { ...manifest().shape, cpu: CPU };
-  assert.equal(findMachine(bindings(), manifest({ shape })), MACHINE);
+  assertUsable(bindings(), manifest({ shape }));
   assert.throws(
-    () => findMachine(bindings(undefined, ['avx2', 'fma']), manifest({ shape })),
+    () => assertUsable(bindings(undefined, ['avx2', 'fma']), manifest({ shape })),
     isUnusable(
       'the snapshot is bound to a CPU with avx2, fma, which guests of this machine cannot have: ' +
         'restore it where they can, or give new sandboxes a CPU that all machines have (COPPICE_CPU)',
@@ -57,7 +57,7 @@ test('a capture of an unsupported CPU is refused, with the missing features and 
 });
 
 test('a capture without a recorded CPU is accepted, whatever CPU guests here can have', () => {
-  assert.equal(findMachine(bindings(undefined, ['avx2']), manifest()), MACHINE);
+  assertUsable(bindings(undefined, ['avx2']), manifest());
 });
 
 test('every other difference is named', () => {
@@ -68,7 +68,7 @@ test('every other difference is named', () => {
     [{ tsc_khz: 2_500_000 }, /a time stamp counter of 2500000 kHz/u],
   ];
   for (const [more, message] of differing)
-    assert.throws(() => findMachine(bindings(), manifest(more)), message);
+    assert.throws(() => assertUsable(bindings(), manifest(more)), message);
 });
 
 test('a capture is described by the accelerator of its VM, not by that of new VMs', () => {

@@ -5,7 +5,7 @@
 import { AppError } from '@coppice/contract';
 import type { Accelerators } from '../accelerator/accelerators.ts';
 import type { VmRecord } from '../vm/vm-record.ts';
-import type { Machine, MachineStore } from '../machine/machine-store.ts';
+import type { MachineStore } from '../machine/machine-store.ts';
 import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
 import type { CaptureFiles } from '../snapshot/capture-store.ts';
 import { MACHINE_VERSION } from '../vm/shape.ts';
@@ -22,12 +22,11 @@ export interface CaptureBindings {
   tscKhz: number;
 }
 
-/** Returns the QEMU, kernel and agent to continue a capture with. Throws `snapshot_unusable`, naming what differs. */
-export function findMachine(bindings: CaptureBindings, manifest: CaptureManifest): Machine {
+/** Throws `snapshot_unusable`, naming what differs, if a capture cannot continue on this host. */
+export function assertUsable(bindings: CaptureBindings, manifest: CaptureManifest): void {
   const { accelerators, machines, hasNetwork, tscKhz } = bindings;
   const { shape, machine_version, has_network, tsc_khz, info } = manifest;
-  const machine = machines.find(manifest.machine);
-  if (machine === undefined) {
+  if (machines.find(manifest.machine) === undefined) {
     const { qemu, kernel, agent } = info.bound_to;
     throw unusable(`QEMU ${qemu}, kernel ${kernel} and agent ${agent}, which this machine does not have`);
   }
@@ -44,7 +43,6 @@ export function findMachine(bindings: CaptureBindings, manifest: CaptureManifest
     );
   if (Math.abs(tsc_khz - tscKhz) > TSC_TOLERANCE_KHZ)
     throw unusable(`a time stamp counter of ${tsc_khz} kHz, but this machine's has ${tscKhz}`);
-  return machine;
 }
 
 /** Returns the blueprint of a VM that continues from the capture. Throws `snapshot_unusable`. */
@@ -53,8 +51,8 @@ export function blueprintOfCapture(
   files: CaptureFiles,
   manifest: CaptureManifest,
 ): Blueprint {
-  const { image, shape, counters, slot } = manifest;
-  const machine = findMachine(bindings, manifest);
+  assertUsable(bindings, manifest);
+  const { machine, image, shape, counters, slot } = manifest;
   return { machine, image, shape, counters, avoidSlot: slot, files: toSources(files) };
 }
 

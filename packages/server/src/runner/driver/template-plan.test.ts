@@ -21,7 +21,7 @@ const EMULATION: AcceleratorChoice = { accelerator: 'tcg', reason: 'a test' };
 function openPlan(ready: TemplateShape[] = [], current: AcceleratorChoice = EMULATION) {
   const asked: TemplateRequest[] = [];
   const templates = {
-    machine: { key: 'm' },
+    machine: 'm',
     keyOf: (_: StoredImage, { vcpus, memMiB, diskMiB }: TemplateShape) => `${vcpus}-${memMiB}-${diskMiB}`,
     filesOf: (key: string) => ({
       ramPath: `${key}/ram`,

@@ -60,7 +60,7 @@ class Assembly implements Disposable {
   assemble(kind: 'template' | 'capture', diskMiB = 64): Promise<AssembledVm> {
     const at = (name: string): string => join(this.#directory, name);
     const blueprint = {
-      machine: { key: 'm' },
+      machine: 'm',
       image: { reference: 'i', digest: 'd', config: { env: { OWN: '1' }, user: '', workdir: '/' } },
       shape: { accelerator: 'tcg', vcpus: 1, memMiB: 1, diskMiB },
       ...(kind === 'template' ? { templateKey: 't', savedDiskMiB: 64 } : {}),
@@ -107,8 +107,9 @@ class Assembly implements Disposable {
       continue: async () => void this.order.push('cont'),
       kill: async () => void this.order.push('kill'),
       usage: () => ({ cpuMs: 0, memPeakBytes: 0 }),
-      resizeOverlay: async (number: number, bytes: number) =>
-        void this.order.push(`overlay ${number} of ${bytes / 1024 / 1024} MiB`),
+      disk: {
+        grow: async (bytes: number) => void this.order.push(`disk of ${bytes / 1024 / 1024} MiB`),
+      },
     };
     const parts = {
       network: {
@@ -189,7 +190,7 @@ test('a disk larger than its template’s grows while the guest runs, before cod
   await under.wake(await under.assemble('template', 100));
   assert.deepEqual(
     under.order.filter((step) => !step.startsWith('egress')),
-    ['cont', '/ping', 'overlay 0 of 100 MiB', '/resume', 'in force: allow'],
+    ['cont', '/ping', 'disk of 100 MiB', '/resume', 'in force: allow'],
   );
   const [{ disk_bytes: bytes }] = under.told as [{ disk_bytes: number }];
   assert.equal(bytes, 100 * 1024 * 1024);
@@ -201,7 +202,7 @@ test('a warm VM grows to the disk size of its sandbox', async () => {
   const warm = await under.assemble('template');
   const { blueprint } = warm;
   await under.wake({ ...warm, blueprint: { ...blueprint, shape: { ...blueprint.shape, diskMiB: 200 } } });
-  assert.ok(under.order.includes('overlay 0 of 200 MiB'));
+  assert.ok(under.order.includes('disk of 200 MiB'));
   assert.equal(under.record?.shape.diskMiB, 200);
 });
 
@@ -213,7 +214,7 @@ test('a disk of the size of its template or capture is not grown', async () => {
     using under = new Assembly();
     await under.wake(await under.assemble(kind, diskMiB));
     const [request] = under.told as Record<string, unknown>[];
-    assert.ok(!under.order.some((step) => step.startsWith('overlay')));
+    assert.ok(!under.order.some((step) => step.startsWith('disk')));
     assert.ok(request !== undefined && !('disk_bytes' in request));
     assert.equal(under.record?.shape.diskMiB, diskMiB);
   }

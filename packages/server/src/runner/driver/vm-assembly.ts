@@ -2,7 +2,7 @@
  * Makes a sandbox's VM from saved state (a template or a capture), in two parts. The first part does not depend on the
  * sandbox, so it can run before a caller requests one (warm-pool.ts):
  *
- *   assemble   slot → record → disk → QEMU with the saved state → continue → the agent answers
+ *   assemble   slot → record → disk → VMM with the saved state → continue → the agent answers
  *   wake       `resume` with the sandbox's identity → running → record of the sandbox
  *
  * Each step registers its undo before it runs. The VM instance names files and sockets, as there is no sandbox id yet.
@@ -23,7 +23,6 @@ import { OverlayChain } from '../disk/overlay-chain.ts';
 import { largestDiskMiB, templateDiskMiB } from '../disk/disk-sizes.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
 import type { StoredImage } from '../image/store/image-store.types.ts';
-import type { Machine } from '../machine/machine-store.ts';
 import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
 import { hostBootId } from '../host/host-process.ts';
 import type { TemplateShape } from '../vm/shape.ts';
@@ -47,15 +46,15 @@ export interface AssemblyParts {
   accounts: VmAccounts;
   /** On disk. Holds records and scratch overlays. */
   vmsDirectory: string;
-  /** In memory, with a short path. Holds QEMU's sockets. */
+  /** In memory, with a short path. Holds the VMM's sockets. */
   socketsDirectory: string;
   log: Logger;
 }
 
 /** The sources of a VM. */
 export interface Blueprint {
-  /** The machine of the saved state. */
-  machine: Machine;
+  /** Key of the machine of the saved state. */
+  machine: string;
   image: GuestImage;
   shape: TemplateShape;
   /** Size of the disk in the saved state if the VM gets a larger one; absent if it is the size of the shape. */
@@ -128,7 +127,7 @@ export class VmAssembler {
       overlayDirectory: directory.overlays,
       overlays,
     };
-    const cgroupProcs = await this.#enclose(driver, blueprint.shape);
+    const cgroups = await this.#enclose(driver, blueprint.shape);
     timer.end('cgroup');
     driver.assertCreating();
     // Saved programs run as soon as the guest does; a template has none.
@@ -143,11 +142,11 @@ export class VmAssembler {
       socketDirectory: sockets,
       disks,
       tap: slot.tap,
-      cgroupProcs,
+      cgroups,
     };
     const vm = await this.#parts.vmm.restore(launch, blueprint.files);
     const { log } = this.#parts;
-    const chain = new OverlayChain(overlays, { vm, directory, uid: record.uid, sizeMiB, log });
+    const chain = new OverlayChain(overlays, { disk: vm.disk, directory, uid: record.uid, sizeMiB, log });
     driver.attach(vm, chain);
     await enterStep('create.note');
     record.process = vm.identity;
@@ -250,7 +249,13 @@ export class VmAssembler {
   async adoptDisk(unit: string, record: VmRecord, vm: VmHandle): Promise<OverlayChain> {
     const { log } = this.#parts;
     const { diskMiB: sizeMiB } = record.shape;
-    return OverlayChain.adopt({ vm, directory: this.directoryOf(unit), uid: record.uid, sizeMiB, log });
+    return OverlayChain.adopt({
+      disk: vm.disk,
+      directory: this.directoryOf(unit),
+      uid: record.uid,
+      sizeMiB,
+      log,
+    });
   }
 
   socketsOf(unit: string): string {
@@ -264,7 +269,7 @@ export class VmAssembler {
       image: blueprint.image,
       shape: blueprint.shape,
       template: blueprint.templateKey ?? null,
-      machine: blueprint.machine.key,
+      machine: blueprint.machine,
       slot: slot.index,
       uid: this.#parts.accounts.ofSlot(slot.index),
       cgroups: this.#parts.cgroups.directoriesOf(driver.unit),

@@ -34,7 +34,6 @@ import { enterStep } from '../vm/steps.ts';
 import type { Blueprint } from './vm-assembly.ts';
 import type { VmDriver } from './vm-driver.ts';
 import { NO_RULES } from './vm-egress.ts';
-import { invariant } from '../../lib/invariant.ts';
 
 const MIB = 1024 * 1024;
 /** A start also waits for the disk and for timers: one more start than cores keeps the cores busy. */
@@ -223,10 +222,7 @@ export class VmCopies {
   }
 
   #blueprintOfFork(parent: VmDriver, files: CaptureFiles): Blueprint {
-    const { fleet, bindings } = this.#options;
-    const { image, shape, machine: key } = fleet.vms.recordOf(parent);
-    const machine = bindings.machines.find(key);
-    invariant(machine, `the machine ${key} of a running VM does not exist`);
+    const { image, shape, machine } = this.#options.fleet.vms.recordOf(parent);
     return { machine, image, shape, counters: parent.counters, files: toSources(files) };
   }
 

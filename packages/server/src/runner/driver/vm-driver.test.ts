@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -15,7 +15,7 @@ import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import { encodeCtlFrame } from '../agent-client/ctl-port.ts';
 import type { Cpu } from '../vm/cpu.ts';
 import { findIdentity, type ProcessIdentity } from '../host/host-process.ts';
-import type { VmEnding, VmHandle } from '../vm/vmm.ts';
+import type { AgentPort, VmDisk, VmEnding, VmHandle } from '../vm/vmm.ts';
 import { OverlayChain } from '../disk/overlay-chain.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
 import { TEMPLATE_COUNTERS, VmDriver, type RecordChange } from './vm-driver.ts';
@@ -36,7 +36,9 @@ const info = (): VmInfo => ({
 /** Stands in for a VM behind the interface `VmHandle`; it has no process. */
 class StandInVm implements VmHandle {
   identity: ProcessIdentity = { pid: 1, startTicks: 0 };
+  /** Holds the agent's sockets. */
   socketDirectory = '/nowhere';
+  readonly disk = {} as VmDisk;
   readonly #ended = Promise.withResolvers<VmEnding>();
   readonly ended = this.#ended.promise;
   readonly calls: string[] = [];
@@ -45,14 +47,14 @@ class StandInVm implements VmHandle {
     this.#ended.resolve(reason);
   }
   isGone = false;
-  takeDataSocket(): undefined {
-    return undefined;
+  async connectAgent(port: AgentPort): Promise<Socket> {
+    return connect(join(this.socketDirectory, port));
   }
 
   usage() {
     return this.isGone ? undefined : { cpuMs: 12.4, memPeakBytes: 4096 };
   }
-  async expandCpu(): Promise<Cpu> {
+  async resolveCpu(): Promise<Cpu> {
     return {};
   }
   isPaused = false;
@@ -62,38 +64,14 @@ class StandInVm implements VmHandle {
   async continue(): Promise<void> {
     this.calls.push('continue');
   }
-  async resizeOverlay(): Promise<void> {
-    this.calls.push('resize');
-  }
   async stop(): Promise<void> {
     this.calls.push('stop');
   }
   async start(): Promise<void> {
     this.calls.push('start');
   }
-  async readHandedOver() {
-    return '';
-  }
-  async saveDevices(): Promise<void> {
-    this.calls.push('saveDevices');
-  }
-  async openOverlay(): Promise<void> {
-    this.calls.push('openOverlay');
-  }
-  async putOnTop(): Promise<void> {
-    this.calls.push('putOnTop');
-  }
-  async closeOverlay(): Promise<void> {
-    this.calls.push('closeOverlay');
-  }
-  async flatten(): Promise<void> {
-    this.calls.push('flatten');
-  }
-  async stopFlattening(): Promise<void> {
-    this.calls.push('stopFlattening');
-  }
-  async readChain() {
-    return [0];
+  async saveState(): Promise<void> {
+    this.calls.push('saveState');
   }
   consoleTail(): Promise<string> {
     return Promise.resolve('');
@@ -110,7 +88,7 @@ const PARTS = { counters: TEMPLATE_COUNTERS, egress: NO_RULES, log: pino({ level
 
 function attach(driver: VmDriver, vm: VmHandle): void {
   const directory = new VmDirectory('/nowhere');
-  driver.attach(vm, new OverlayChain([0], { vm, directory, uid: 1, sizeMiB: 64, log: PARTS.log }));
+  driver.attach(vm, new OverlayChain([0], { disk: vm.disk, directory, uid: 1, sizeMiB: 64, log: PARTS.log }));
 }
 
 function newDriver(group: GroupUsage = NOT_COUNTED): { driver: VmDriver; ends: VmEnd[]; released: string[] } {

@@ -230,7 +230,7 @@ export class VmDriver {
     return this.#phase === 'ending' || this.#phase === 'ended';
   }
 
-  /** Whether the VM has ended or is ending right now: QEMU's sockets close a moment before its process is gone. */
+  /** Whether the VM has ended or is ending right now: the VMM's sockets close a moment before its process is gone. */
   async hasGone(): Promise<boolean> {
     const vm = this.#vm;
     if (vm === undefined) return false;
@@ -255,15 +255,7 @@ export class VmDriver {
     this.#counters.session += 1;
     const generation = this.#counters.session;
     this.#hooks.note({ generation });
-    return AgentSession.open({
-      socketDirectory: vm.socketDirectory,
-      generation,
-      timeoutMs: OPENING_TIMEOUT_MS,
-      data: vm.takeDataSocket(),
-      assertAlive: () => {
-        if (!isAlive(vm.identity)) throw new AppError('guest_unreachable', 'the VM ended');
-      },
-    });
+    return AgentSession.open({ vm, generation, timeoutMs: OPENING_TIMEOUT_MS });
   }
 
   get counters(): Readonly<AgentCounters> {

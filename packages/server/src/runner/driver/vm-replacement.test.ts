@@ -48,7 +48,7 @@ class World {
       usage: () => ({ cpuMs: 12, memPeakBytes: 34 }),
     } as unknown as VmHandle;
     const directory = new VmDirectory('/nowhere');
-    this.old.attach(vm, new OverlayChain([0], { vm, directory, uid: 1, sizeMiB: 64, log }));
+    this.old.attach(vm, new OverlayChain([0], { disk: vm.disk, directory, uid: 1, sizeMiB: 64, log }));
     this.old.markRunning();
   }
 

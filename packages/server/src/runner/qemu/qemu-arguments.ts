@@ -9,15 +9,12 @@
 import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 import { kernelCommandLine } from '../vm/kernel-command-line.ts';
 import { GUEST_MAC, TCG_CACHE_MIB, type MachineShape } from '../vm/shape.ts';
-import {
-  overlayName,
-  SOCKETS,
-  writesRam,
-  type DiskFiles,
-  type MachineFiles,
-  type StartMode,
-} from '../vm/vm-files.ts';
+import { writesRam, type MachineFiles, type StartMode } from '../confinement/vm-layout.ts';
+import { overlayName, type DiskFiles } from '../vm/vm-files.ts';
 import { invariant } from '../../lib/invariant.ts';
+
+/** Names of the Unix sockets in the socket directory. */
+export const SOCKETS = { qmp: 'qmp', ctl: 'ctl', data: 'data' } as const;
 
 /** QEMU's node name of an overlay. */
 export function overlayNode(number: number): string {

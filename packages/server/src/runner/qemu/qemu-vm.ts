@@ -2,7 +2,8 @@ import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { parseExpansion, type AskedCpu, type Cpu } from '../vm/cpu.ts';
+import type { CpuSetting } from '../../lib/cpu-setting.ts';
+import type { Cpu } from '../vm/cpu.ts';
 import {
   findUsage,
   isAlive,
@@ -10,13 +11,13 @@ import {
   type ProcessIdentity,
   type ProcessUsage,
 } from '../host/host-process.ts';
-import { CONSOLE_CHARDEV, overlayNode, overlayNodes, stateUri } from './qemu-arguments.ts';
-import { overlayName, SOCKETS } from '../vm/vm-files.ts';
-import { findPortsDevice, readHandedOver } from './qemu-ports.ts';
-import { closeOverlay, flattenOverlays, readChain, stopFlattening } from './qemu-overlays.ts';
+import { CONSOLE_CHARDEV, SOCKETS, stateUri } from './qemu-arguments.ts';
+import { buildCpuModel, parseExpansion } from './qemu-cpu.ts';
+import { QemuDisk } from './qemu-disk.ts';
+import { StateSaver } from './qemu-state.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
 import { connectWhenReady } from '../host/connect-when-ready.ts';
-import type { VmEnding, VmHandle } from '../vm/vmm.ts';
+import { VmGoneError, type AgentPort, type VmEnding, type VmHandle } from '../vm/vmm.ts';
 
 const PORT_TIMEOUT_MS = 5000;
 const CONSOLE_TAIL_BYTES = 16_384;
@@ -28,7 +29,7 @@ function stringField(value: unknown, field: string): string | undefined {
 }
 
 /** Directories, by the paths that QEMU sees. */
-export interface SeenDirectories {
+interface SeenDirectories {
   sockets: string;
   /** Undefined for a VM without disks. */
   overlays: string | undefined;
@@ -38,6 +39,8 @@ export interface QemuVmParts {
   identity: ProcessIdentity;
   socketDirectory: string;
   seen: SeenDirectories;
+  /** The top overlay; undefined for a VM without disks, and if it is not known. */
+  top: number | undefined;
   qmp: QmpClient;
   log: Logger;
 }
@@ -45,21 +48,23 @@ export interface QemuVmParts {
 /** One QEMU process and its monitor. */
 export class QemuVm implements VmHandle {
   readonly identity: ProcessIdentity;
-  readonly socketDirectory: string;
+  readonly disk: QemuDisk;
   readonly ended: Promise<VmEnding>;
-  readonly #seen: SeenDirectories;
+  readonly #socketDirectory: string;
+  readonly #state: StateSaver;
   readonly #qmp: QmpClient;
   readonly #log: Logger;
   readonly #ended = Promise.withResolvers<VmEnding>();
+  /** A connection to the agent's data port from before the state was loaded, which no session has taken. */
   #data: Socket | undefined;
-  #portsDevice: string | undefined;
   #released = false;
   #isPaused = false;
 
-  constructor({ identity, socketDirectory, seen, qmp, log }: QemuVmParts) {
+  constructor({ identity, socketDirectory, seen, top, qmp, log }: QemuVmParts) {
     this.identity = identity;
-    this.socketDirectory = socketDirectory;
-    this.#seen = seen;
+    this.disk = new QemuDisk(qmp, seen.overlays, top);
+    this.#socketDirectory = socketDirectory;
+    this.#state = new StateSaver({ qmp, socketDirectory, seenDirectory: seen.sockets });
     this.ended = this.#ended.promise;
     this.#qmp = qmp;
     this.#log = log;
@@ -75,31 +80,37 @@ export class QemuVm implements VmHandle {
    * a later reader: the guest could not send anything on it any more.
    */
   async load(statePath: string): Promise<void> {
-    const socket = await connectWhenReady(join(this.socketDirectory, SOCKETS.data), {
-      step: "the agent's data port",
-      timeoutMs: PORT_TIMEOUT_MS,
-      assertAlive: () => {
-        if (!isAlive(this.identity)) throw new AppError('guest_unreachable', 'the VM ended');
-      },
-    });
+    const socket = await this.#connect('data', PORT_TIMEOUT_MS);
     // The bytes belong to a session that no longer exists.
     this.#data = socket.on('error', () => socket.destroy()).resume();
     await this.#qmp.execute('migrate-incoming', { uri: stateUri(statePath) });
   }
 
-  takeDataSocket(): Socket | undefined {
-    const socket = this.#data;
+  /** The first session gets the connection of {@link load}. */
+  async connectAgent(port: AgentPort, timeoutMs: number): Promise<Socket> {
+    const early = port === 'data' ? this.#data : undefined;
+    if (early === undefined) return this.#connect(port, timeoutMs);
     this.#data = undefined;
-    return socket?.destroyed === true ? undefined : socket;
+    return early.destroyed ? this.#connect(port, timeoutMs) : early;
+  }
+
+  #connect(port: AgentPort, timeoutMs: number): Promise<Socket> {
+    return connectWhenReady(join(this.#socketDirectory, SOCKETS[port]), {
+      step: "the agent's port",
+      timeoutMs,
+      assertAlive: () => {
+        if (!isAlive(this.identity)) throw new VmGoneError();
+      },
+    });
   }
 
   usage(): ProcessUsage | undefined {
     return findUsage(this.identity);
   }
 
-  async expandCpu(asked: AskedCpu): Promise<Cpu> {
-    const answer = await this.#qmp.execute('query-cpu-model-expansion', { type: 'static', model: asked });
-    return parseExpansion(answer);
+  async resolveCpu(setting: CpuSetting): Promise<Cpu> {
+    const model = buildCpuModel(setting);
+    return parseExpansion(await this.#qmp.execute('query-cpu-model-expansion', { type: 'static', model }));
   }
 
   get isPaused(): boolean {
@@ -137,45 +148,8 @@ export class QemuVm implements VmHandle {
     await this.#qmp.execute('cont');
   }
 
-  async readHandedOver(): Promise<string> {
-    this.#portsDevice ??= await findPortsDevice(this.#qmp);
-    return readHandedOver(this.#qmp, this.#portsDevice);
-  }
-
-  /** Saves into the socket directory, the only place where QEMU may create a file. With `live` QEMU would run on. */
-  async saveDevices(name: string): Promise<void> {
-    const filename = join(this.#seen.sockets, name);
-    await this.#qmp.execute('xen-save-devices-state', { filename, live: false });
-  }
-
-  async openOverlay(number: number): Promise<void> {
-    const path = join(this.#seen.overlays ?? '', overlayName(number));
-    for (const node of overlayNodes(number, { path, backing: null, isFrozen: false }))
-      await this.#qmp.execute('blockdev-add', node);
-  }
-
-  async resizeOverlay(number: number, sizeBytes: number): Promise<void> {
-    await this.#qmp.execute('block_resize', { 'node-name': overlayNode(number), size: sizeBytes });
-  }
-
-  async putOnTop(number: number, below: number): Promise<void> {
-    await this.#qmp.execute('blockdev-snapshot', { node: overlayNode(below), overlay: overlayNode(number) });
-  }
-
-  closeOverlay(number: number): Promise<void> {
-    return closeOverlay(this.#qmp, number);
-  }
-
-  flatten(top: number): Promise<void> {
-    return flattenOverlays(this.#qmp, top);
-  }
-
-  stopFlattening(): Promise<void> {
-    return stopFlattening(this.#qmp);
-  }
-
-  readChain(): Promise<number[]> {
-    return readChain(this.#qmp);
+  saveState(statePath: string, copyMemory?: () => Promise<void>): Promise<void> {
+    return this.#state.save(statePath, copyMemory);
   }
 
   async kill(): Promise<void> {

@@ -5,11 +5,12 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { DeadlineError, pollUntil } from '../../lib/waiting/deadline.ts';
 import type { Jail } from '../confinement/jail.ts';
+import type { Machine, MachineStore } from '../machine/machine-store.ts';
+import { invariant } from '../../lib/invariant.ts';
 import { isJailed } from '../confinement/jailed-process.ts';
-import { INSIDE, type VmLayout } from '../confinement/vm-layout.ts';
+import { INSIDE, type MachineFiles, type StartMode, type VmLayout } from '../confinement/vm-layout.ts';
 import { findIdentity, isAlive, killAndWait, type ProcessIdentity } from '../host/host-process.ts';
-import { buildQemuArguments, KVM_CHILD_FD, TAP_CHILD_FD } from './qemu-arguments.ts';
-import { SOCKETS, type MachineFiles, type StartMode } from '../vm/vm-files.ts';
+import { buildQemuArguments, KVM_CHILD_FD, SOCKETS, TAP_CHILD_FD } from './qemu-arguments.ts';
 import { QemuVm, type QemuVmParts } from './qemu-vm.ts';
 import { QmpClient } from './qmp-client.ts';
 import { connectWhenReady } from '../host/connect-when-ready.ts';
@@ -23,6 +24,7 @@ const NO_TAP = /opening TAP/u;
 
 export interface QemuTools {
   jail: Jail;
+  machines: Pick<MachineStore, 'find'>;
   tscKhz: number;
 }
 
@@ -66,24 +68,30 @@ export class Qemu implements Vmm {
     const inside = { sockets: INSIDE.sockets, overlays: INSIDE.overlays };
     const vm = await this.#connect(
       { identity, messagesPath: join(socketDirectory, 'messages') },
-      { socketDirectory, seen: isJailed(identity.pid) ? inside : { sockets: socketDirectory, overlays } },
+      {
+        socketDirectory,
+        seen: isJailed(identity.pid) ? inside : { sockets: socketDirectory, overlays },
+        top: undefined,
+      },
     );
     await vm.checkAdopted();
     return vm;
   }
 
   async #start(launch: VmLaunch, ramPath: string, mode: StartMode): Promise<QemuVm> {
-    const { machine, socketDirectory, disks } = launch;
+    const { socketDirectory, disks } = launch;
+    const machine = this.#tools.machines.find(launch.machine);
+    invariant(machine, `the machine ${launch.machine} does not exist`);
     const { kernelPath, initramfsPath } = machine;
     const files = { kernelPath, initramfsPath, ramPath, socketDirectory, disks };
     const layout = this.#tools.jail.arrange(files, mode);
-    const started = await this.#spawn(launch, files, layout);
+    const started = await this.#spawn(launch, machine, { files, layout });
     const seen = {
       sockets: layout.files.socketDirectory,
       overlays: layout.files.disks?.overlayDirectory,
     };
     try {
-      const vm = await this.#connect(started, { socketDirectory, seen });
+      const vm = await this.#connect(started, { socketDirectory, seen, top: disks?.overlays.at(-1) });
       if (layout.mode.kind === 'restore' && layout.mode.isDeferred) await vm.load(layout.mode.statePath);
       return vm;
     } catch (error) {
@@ -95,8 +103,12 @@ export class Qemu implements Vmm {
     }
   }
 
-  async #spawn(launch: VmLaunch, files: MachineFiles, layout: VmLayout): Promise<StartedQemu> {
-    const { shape, machine, uid, cgroupProcs } = launch;
+  async #spawn(
+    launch: VmLaunch,
+    machine: Machine,
+    { files, layout }: { files: MachineFiles; layout: VmLayout },
+  ): Promise<StartedQemu> {
+    const { shape, uid, cgroups } = launch;
     const messagesPath = join(launch.socketDirectory, 'messages');
     const args = buildQemuArguments({
       name: launch.id,
@@ -119,7 +131,7 @@ export class Qemu implements Vmm {
       if (launch.tap !== undefined) descriptors[TAP_CHILD_FD - 1] = open('/dev/null', 'r');
       const tap = launch.tap === undefined ? undefined : { name: launch.tap, descriptor: TAP_CHILD_FD };
       if (shape.accelerator === 'kvm') descriptors[KVM_CHILD_FD - 1] = open('/dev/kvm', 'r+');
-      const start = { shape, files, layout, args, machine, uid, cgroupProcs, tap, descriptors };
+      const start = { shape, files, layout, args, machine, uid, cgroups, tap, descriptors };
       return { identity: await identityOf(this.#tools.jail.spawn(start)), messagesPath };
     } finally {
       for (const descriptor of opened) closeSync(descriptor);
@@ -128,7 +140,7 @@ export class Qemu implements Vmm {
 
   async #connect(
     started: StartedQemu,
-    directories: Pick<QemuVmParts, 'socketDirectory' | 'seen'>,
+    directories: Pick<QemuVmParts, 'socketDirectory' | 'seen' | 'top'>,
   ): Promise<QemuVm> {
     const socket = await connectWhenReady(join(directories.socketDirectory, SOCKETS.qmp), {
       step: "QEMU's monitor",

@@ -5,11 +5,12 @@
 import { EventEmitter } from 'node:events';
 import type net from 'node:net';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
+import { VmmError } from '../vm/vmm.ts';
 
 const MAX_LINE_BYTES = 1 << 20;
 const COMMAND_TIMEOUT_MS = 10_000;
 
-export class QmpError extends Error {
+export class QmpError extends VmmError {
   constructor(command: string, description: string) {
     super(`QMP ${command}: ${description}`);
     this.name = 'QmpError';

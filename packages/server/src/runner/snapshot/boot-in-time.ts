@@ -5,8 +5,7 @@ import { AgentSession } from '../agent-client/agent-session.ts';
 import { isInTime, readTimer } from '../agent-client/guest-timer.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import { copyBootFiles, makeBootFiles } from '../vm/boot-files.ts';
-import { isAlive } from '../host/host-process.ts';
-import type { SavedState, VmHandle, VmLaunch, Vmm } from '../vm/vmm.ts';
+import { VmGoneError, type SavedState, type VmHandle, type VmLaunch, type Vmm } from '../vm/vmm.ts';
 
 /** A cold boot under emulation takes some seconds; on a busy machine a multiple of that. */
 const BOOT_TIMEOUT_MS = 120_000;
@@ -134,13 +133,15 @@ async function goOn(
 
 function openSession(vm: VmHandle, signal: AbortSignal): Promise<AgentSession> {
   const opening = AgentSession.open({
-    socketDirectory: vm.socketDirectory,
+    vm,
     generation: TEMPLATE_GENERATION,
     timeoutMs: BOOT_TIMEOUT_MS,
     answerTimeoutMs: FIRST_TIME_TIMEOUT_MS,
-    assertAlive: () => {
-      if (!isAlive(vm.identity)) throw new Error('QEMU ended while the template booted');
-    },
+  }).catch((error: unknown) => {
+    // No guest of the caller: its create fails for another reason than a sandbox that ended.
+    if (error instanceof VmGoneError)
+      throw new Error('the VM ended while the template booted', { cause: error });
+    throw error;
   });
   return untilAborted(signal, opening);
 }

@@ -17,9 +17,8 @@ import type { Logger } from 'pino';
 import { syncLater } from '../../lib/files/durable-file.ts';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
-import { overlayName } from '../vm/vm-files.ts';
+import { DEVICES_NAME, overlayName } from '../vm/vm-files.ts';
 import { MANIFEST_NAME, readManifest, writeManifest, type CaptureManifest } from './capture-manifest.ts';
-import { DEVICES_NAME } from './device-state.ts';
 import { sumFiles } from './memory-writer.ts';
 
 const PARTIAL = '.partial';

@@ -3,8 +3,8 @@
  *
  *   prepare     memory file from the VM's base, its dirty ranges allocated; the next overlay, opened
  *   ┌ freeze    the agent freezes the user's processes, so that a copy runs none before it has its own identity
- *   │ stop      QEMU
- *   │ devices   their state, then the pages that the VM has changed
+ *   │ stop      the guest
+ *   │ devices   their state, then the pages that the VM has changed; repeated until both are of one moment
  *   │ disk      the overlay on top
  *   └ start, thaw
  *   finish      sync and digests, if the capture is durable
@@ -20,7 +20,7 @@ import { StepTimer } from '../vm/step-timer.ts';
 import { enterStep } from '../vm/steps.ts';
 import { freezeFile } from '../disk/overlay-file.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
-import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
+import { DEVICES_NAME } from '../vm/vm-files.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
 
 /** Processes that cannot be frozen by then are saved as they are. */
@@ -28,8 +28,6 @@ const FREEZE_DEADLINE_MS = 500;
 /** The longest deadline that the agent accepts. */
 const LONGEST_FREEZE_DEADLINE_MS = 10_000;
 const THAW_ATTEMPTS = 3;
-/** A stopped guest sends nothing more: its pending output is soon handed over, or never if the host does not read. */
-const COPY_ATTEMPTS = 10;
 const MIB = 1024 * 1024;
 
 export interface CaptureJob {
@@ -156,33 +154,19 @@ async function standStill(
   }
 }
 
-/**
- * Copies devices and memory of one moment. Meanwhile QEMU may hand over output of the guest, which the memory then
- * shows and the device state does not: the copy is repeated. Throws `unavailable` after too many attempts.
- */
-async function copyState(job: CaptureJob, writer: MemoryWriter, timer: StepTimer): Promise<void> {
-  const { vm } = job.driver.running;
-  for (let attempt = 1; attempt <= COPY_ATTEMPTS; attempt += 1) {
-    const before = await vm.readHandedOver();
-    await copyOnce(job, writer, timer);
-    if ((await vm.readHandedOver()) === before) return;
-  }
-  throw new AppError('unavailable', 'the sandbox has sent too much to be saved at this moment; try again');
-}
-
-async function copyOnce(
+/** Copies devices and memory of one moment. */
+async function copyState(
   { driver, target }: CaptureJob,
   writer: MemoryWriter,
   timer: StepTimer,
 ): Promise<void> {
-  const { vm } = driver.running;
   await enterStep('capture.devices');
-  await vm.saveDevices(DEVICES_NAME);
-  takeDeviceState(vm.socketDirectory, target);
-  timer.end('devices');
-  await enterStep('capture.memory');
-  await writer.copy();
-  timer.end('memory');
+  await driver.running.vm.saveState(join(target, DEVICES_NAME), async () => {
+    timer.end('devices');
+    await enterStep('capture.memory');
+    await writer.copy();
+    timer.end('memory');
+  });
 }
 
 function pauseOf({ timingsMs }: StepTimer): Pick<TakenCapture, 'pauseMs' | 'timingsMs'> {

@@ -4,7 +4,7 @@
  *   once for each shape   boot (RAM = file), disks empty, until the timer is right ────────────────┐
  *   for each template     continue from a copy of that, with its disks → agent mounts them         ├─ host disconnects
  *                         → rehearsal of a create ─────────────────────────────────────────────────┘
- *   both                  → stop → device state → QEMU ends → files are frozen and synced
+ *   both                  → stop → device state → the VM ends → files are frozen and synced
  *
  * A build can be aborted until the host disconnects; the rest takes less than a second.
  */
@@ -20,13 +20,11 @@ import type { Enclosure } from '../confinement/cgroup-tree.ts';
 import { freezeFile, makeOverlay } from '../disk/overlay-file.ts';
 import { makeScratchBase } from '../disk/scratch-base.ts';
 import type { StoredImage } from '../image/store/image-store.types.ts';
-import type { Machine } from '../machine/machine-store.ts';
 import { addressesOf, type VmNetwork, type VmSlot } from '../network/vm-network.ts';
-import { overlayName } from '../vm/vm-files.ts';
+import { DEVICES_NAME, overlayName } from '../vm/vm-files.ts';
 import { type TemplateShape } from '../vm/shape.ts';
 import type { SavedState, VmHandle, VmLaunch, Vmm } from '../vm/vmm.ts';
 import { bootInTime, goOnFrom } from './boot-in-time.ts';
-import { DEVICES_NAME, takeDeviceState } from './device-state.ts';
 
 /** Files in a template's directory, in addition to the device state. */
 export const TEMPLATE_FILES = { ram: 'ram', base: 'base.ext4', scratch: 'scratch.qcow2' } as const;
@@ -38,8 +36,8 @@ const MIB = 1024 * 1024;
 export interface TemplateBuilderOptions {
   socketDirectory: string;
   vmm: Vmm;
-  /** The machine of new templates. */
-  machine: Machine;
+  /** Key of the machine of new templates. */
+  machine: string;
   /** The mke2fs program. */
   mke2fs: string;
   /** Uid of the VM that becomes a template. */
@@ -90,7 +88,7 @@ export class TemplateBuilder {
     const ramPath = join(directory, TEMPLATE_FILES.ram);
     await this.#inEnclosure(job, disk, async (launch) => {
       const { vm, session } = await bootInTime({ vmm, launch, ramPath, signal, log });
-      await this.#save({ vm, session }, launch, directory);
+      await this.#save({ vm, session }, directory);
     });
     rmSync(overlaysIn(directory), { recursive: true });
     rmSync(emptyPath);
@@ -109,7 +107,7 @@ export class TemplateBuilder {
     await this.#inEnclosure(job, disk, async (launch, slot) => {
       const guest = await goOnFrom(booted, { vmm, launch, ramPath, signal });
       ({ isInTime } = guest);
-      await this.#save(guest, launch, directory, async (session) => {
+      await this.#save(guest, directory, async (session) => {
         // The guest was saved a while ago.
         await untilAborted(signal, tellTime(session));
         await untilAborted(signal, session.call('POST', '/prepare', {}));
@@ -144,18 +142,14 @@ export class TemplateBuilder {
     mkdirSync(overlayDirectory, { mode: 0o711 });
     makeOverlay(join(overlayDirectory, overlayName(0)), { sizeMiB, uid });
     const disks = { imagePath, scratchBasePath, overlayDirectory, overlays: [0] };
-    const { cgroupProcs } = enclosure;
+    const { cgroups } = enclosure;
     const { tap } = slot;
-    await work(
-      { id: 'template', machine, shape, uid, socketDirectory: sockets, disks, tap, cgroupProcs },
-      slot,
-    );
+    await work({ id: 'template', machine, shape, uid, socketDirectory: sockets, disks, tap, cgroups }, slot);
   }
 
   /** Runs `finish`, saves the device state, and ends the VM in any case. */
   async #save(
     { vm, session }: { vm: VmHandle; session: AgentSession },
-    { socketDirectory }: VmLaunch,
     directory: string,
     finish?: (session: AgentSession) => Promise<void>,
   ): Promise<void> {
@@ -163,11 +157,10 @@ export class TemplateBuilder {
       await finish?.(session);
       session.close();
       await vm.stop();
-      await vm.saveDevices(DEVICES_NAME);
+      await vm.saveState(join(directory, DEVICES_NAME));
     } finally {
       await vm.kill();
     }
-    takeDeviceState(socketDirectory, directory);
   }
 }
 

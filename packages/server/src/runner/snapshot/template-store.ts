@@ -11,13 +11,12 @@ import { join } from 'node:path';
 import { syncLater } from '../../lib/files/durable-file.ts';
 import { templateKey, type CacheLeases } from '../cache/cache-leases.ts';
 import type { StoredImage } from '../image/store/image-store.types.ts';
-import type { Machine } from '../machine/machine-store.ts';
 import { GUEST_MAC, MACHINE_VERSION, type TemplateShape } from '../vm/shape.ts';
 import { kernelCommandLine } from '../vm/kernel-command-line.ts';
 import type { SavedState } from '../vm/vmm.ts';
 import { BootedGuestError } from './boot-in-time.ts';
 import { BuildQueue } from './build-queue.ts';
-import { DEVICES_NAME } from './device-state.ts';
+import { DEVICES_NAME } from '../vm/vm-files.ts';
 import {
   TEMPLATE_FILES,
   TemplateBuilder,
@@ -94,8 +93,8 @@ export class TemplateStore {
     return new TemplateStore(options, builder);
   }
 
-  /** The machine of all templates that serve creates. */
-  get machine(): Machine {
+  /** Key of the machine of all templates that serve creates. */
+  get machine(): string {
     return this.#options.machine;
   }
 

@@ -10,12 +10,12 @@ export const GUEST_MAC = '06:00:00:00:00:01';
 
 /** TCG's translation cache, MiB; its default may grow to 1 GiB for each VM. */
 export const TCG_CACHE_MIB = 128;
-/** QEMU itself: program, devices, thread stacks. */
-const QEMU_MEM_MIB = 64;
+/** The VMM itself: program, devices, thread stacks. */
+const VMM_MEM_MIB = 64;
 
 /** Memory of a VM's process in addition to the guest's, MiB. */
 export function overheadMiB(accelerator: Accelerator): number {
-  return QEMU_MEM_MIB + (accelerator === 'tcg' ? TCG_CACHE_MIB : 0);
+  return VMM_MEM_MIB + (accelerator === 'tcg' ? TCG_CACHE_MIB : 0);
 }
 
 export interface MachineShape {

@@ -37,14 +37,26 @@ export const STEPS = {
     nextProcess: 'as for the record',
   },
   'create.launch': {
-    makes: 'QEMU, with the state of the template',
+    makes: 'VMM, with the state of the template',
     undoneBy: 'SIGKILL, waited for',
     nextProcess: 'kills processes of our uids that belong to no adopted VM',
   },
-  'create.note': { makes: "QEMU's pid in the record", undoneBy: 'as for the record', nextProcess: NOTHING },
-  'create.continue': { makes: 'a guest that runs', undoneBy: 'as for QEMU', nextProcess: 'as for QEMU' },
+  'create.note': {
+    makes: "the VMM's pid in the record",
+    undoneBy: 'as for the record',
+    nextProcess: NOTHING,
+  },
+  'create.continue': {
+    makes: 'a guest that runs',
+    undoneBy: 'as for the VMM',
+    nextProcess: 'as for the VMM',
+  },
   'create.agent': { makes: 'session with the agent', undoneBy: 'its close', nextProcess: NOTHING },
-  'create.resume': { makes: 'identity in the guest', undoneBy: 'as for QEMU', nextProcess: 'as for QEMU' },
+  'create.resume': {
+    makes: 'identity in the guest',
+    undoneBy: 'as for the VMM',
+    nextProcess: 'as for the VMM',
+  },
   'create.running': {
     makes: 'state "running" in the record',
     undoneBy: 'as for the record',
@@ -80,7 +92,7 @@ export const STEPS = {
   'capture.disk': {
     makes: 'overlay on top; the one below it is frozen',
     undoneBy: 'kept, as the disk reads the same',
-    nextProcess: 'reads the overlays from QEMU',
+    nextProcess: 'reads the overlays from the VMM',
   },
   'capture.thaw': { makes: 'processes that run again', undoneBy: NOTHING, nextProcess: 'thaws them' },
   'capture.finish': {
@@ -94,7 +106,7 @@ export const STEPS = {
     nextProcess: 'lists it',
   },
   'overlay.remove': {
-    makes: 'one flattened or prepared overlay less; QEMU has closed it',
+    makes: 'one flattened or prepared overlay less; the VMM has closed it',
     undoneBy: NOTHING,
     nextProcess: 'removes overlays that are not part of the disk',
   },
@@ -118,7 +130,7 @@ export const STEPS = {
     undoneBy: NOTHING,
     nextProcess: 'ends the VM by it',
   },
-  'end.kill': { makes: 'QEMU gone', undoneBy: NOTHING, nextProcess: 'ends the VM by its note' },
+  'end.kill': { makes: 'VMM gone', undoneBy: NOTHING, nextProcess: 'ends the VM by its note' },
   'end.report': { makes: 'end in the spool', undoneBy: NOTHING, nextProcess: 'reports it by its note' },
   'end.release': {
     makes: 'TAP, uid, sockets free; directory of the VM last',
@@ -132,7 +144,7 @@ export const STEPS = {
     nextProcess: 'adopts anew',
   },
   'adopt.connect': {
-    makes: "connection to QEMU's monitor",
+    makes: 'connection to the VMM',
     undoneBy: 'its close',
     nextProcess: 'adopts anew',
   },

@@ -1,6 +1,6 @@
 /**
  * The runner's record of one VM, in the VM's directory. The runner writes it before it creates anything that the record
- * names: this registers the undo. It writes the record again when QEMU runs. A starting runner reads from it what to
+ * names: this registers the undo. It writes the record again when the VMM runs. A starting runner reads from it what to
  * adopt and what to remove.
  */
 import { readFileSync } from 'node:fs';

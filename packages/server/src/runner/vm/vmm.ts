@@ -1,10 +1,20 @@
-/** The interface to the virtual machine monitor. QEMU is the only implementation; driver tests use stand-ins. */
-import type { Socket } from 'node:net';
-import type { Machine } from '../machine/machine-store.ts';
-import type { AskedCpu, Cpu } from './cpu.ts';
+/**
+ * The interface to the virtual machine monitor (VMM): what the runner needs from any. One implementation lies behind it
+ * (`qemu/`), which only `open-vmm.ts` knows; tests of the driver use stand-ins.
+ *
+ *   boot, restore ─► a stopped or running VM ─► pause, save, change its disk ─► kill
+ *   adopt ─► a VM of an earlier runner process, which has outlived it
+ *
+ * The VMM is one process for each VM. It maps the RAM file of a restored VM privately, so the kernel tells which pages
+ * the VM has changed (`capture/`). It is trusted no more than its guest.
+ */
+import type { Duplex } from 'node:stream';
+import { AppError } from '@coppice/contract';
+import type { CpuSetting } from '../../lib/cpu-setting.ts';
+import type { ProcessIdentity, ProcessUsage } from '../host/host-process.ts';
+import type { Cpu } from './cpu.ts';
 import type { DiskFiles } from './vm-files.ts';
 import type { MachineShape } from './shape.ts';
-import type { ProcessIdentity, ProcessUsage } from '../host/host-process.ts';
 
 /** The state that a VM continues from: memory and device state, saved at one moment. Neither file ever changes. */
 export interface SavedState {
@@ -16,18 +26,18 @@ export interface SavedState {
 
 export interface VmLaunch {
   id: string;
-  /** The machine to start with; saved state loads only in the machine that it was saved with. */
-  machine: Machine;
+  /** Key of the machine to start with; saved state loads only in the machine that it was saved with. */
+  machine: string;
   shape: MachineShape;
   /** Unprivileged uid (and gid) of this VM alone. */
   uid: number;
-  /** Directory of this VM's sockets and messages. The caller creates it, owned by `uid`. */
+  /** Directory of the VMM's own files, such as sockets. The caller creates it, owned by `uid`. */
   socketDirectory: string;
   disks: DiskFiles | undefined;
   /** Name of the VM's TAP, which nothing else holds. Undefined: no network device. */
   tap: string | undefined;
-  /** The `cgroup.procs` files of the control groups that the process enters; empty without control groups. */
-  cgroupProcs: readonly string[];
+  /** Directories of the control groups that the process enters before all else; empty without control groups. */
+  cgroups: readonly string[];
 }
 
 /** Directories of a VM on the host. */
@@ -38,45 +48,60 @@ export interface VmDirectories {
 
 export type VmEnding = 'guest_shutdown' | 'guest_panic' | 'vmm_lost';
 
+/** The agent's ports (docs/reference/agent-protocol.md). */
+export type AgentPort = 'ctl' | 'data';
+
+/**
+ * The scratch disk of a VM that has disks: a stack of overlays, each a file of the VM's overlay directory. The caller
+ * creates and removes the files, the VMM opens and closes them.
+ */
+export interface VmDisk {
+  /** Returns the numbers of the overlays that form the disk, ascending. */
+  listOverlays(): Promise<number[]>;
+  /** Opens an overlay while the guest runs, so that {@link push} takes little time. It is not part of the disk yet. */
+  open(overlay: number): Promise<void>;
+  /** Puts an open overlay on top of a stopped VM's disk; the former top is not written any more. */
+  push(overlay: number): Promise<void>;
+  /** Closes an overlay that is not part of the disk. It may be open, partly open, or closed. */
+  close(overlay: number): Promise<void>;
+  /** Copies the lower overlays into the top one while the guest runs. When done, they are not part of the disk. */
+  flatten(): Promise<void>;
+  /** Cancels {@link flatten}, of an earlier process too; the disk stays as it was. */
+  stopFlattening(): Promise<void>;
+  /** Grows the disk and notifies the guest, which must be running. */
+  grow(sizeBytes: number): Promise<void>;
+}
+
 /** A running VM, started or adopted by this process. */
 export interface VmHandle {
   readonly identity: ProcessIdentity;
-  readonly socketDirectory: string;
+  readonly disk: VmDisk;
   /** Resolves when the VM ends by itself. */
   readonly ended: Promise<VmEnding>;
   usage(): ProcessUsage | undefined;
-  /** Returns the CPU that the model means on this host, under the VM's accelerator. */
-  expandCpu(asked: AskedCpu): Promise<Cpu>;
-  /** Whether the VM is stopped by {@link pause}, or by QEMU because a host disk is full or fails. */
+  /** Returns the CPU that the setting means on this host, under the VM's accelerator. */
+  resolveCpu(setting: CpuSetting): Promise<Cpu>;
+  /** Whether the VM is stopped by {@link pause}, or by the VMM because a host disk is full or fails. */
   readonly isPaused: boolean;
   pause(): Promise<void>;
+  /** Continues a paused VM; a request that failed because the disk was full is retried. */
   continue(): Promise<void>;
   /** Stops the guest for a moment, which is not a pause: only the caller starts it again. */
   stop(): Promise<void>;
+  /** Starts the guest, also one that an earlier process had stopped. */
   start(): Promise<void>;
-  /** Returns a connection to the agent's data port from before the VM was loaded. Only the first call gets it. */
-  takeDataSocket(): Socket | undefined;
   /**
-   * Returns a value that changes when the memory of a stopped guest changes: QEMU records there which of the guest's
-   * output it has handed over.
+   * Connects to a port of the agent, which serves one connection at a time. Bytes of earlier sessions may arrive on it.
+   * Throws {@link VmGoneError} if the VM has ended, DeadlineError after `timeoutMs`.
    */
-  readHandedOver(): Promise<string>;
-  /** Writes the device state of a stopped VM to `name` in its socket directory. */
-  saveDevices(name: string): Promise<void>;
-  /** Opens an overlay of the VM's overlay directory before it is needed. */
-  openOverlay(number: number): Promise<void>;
-  /** Grows the top overlay and notifies the guest, which must be running. */
-  resizeOverlay(number: number, sizeBytes: number): Promise<void>;
-  /** Puts an open overlay on top; the former top is not written any more. */
-  putOnTop(number: number, below: number): Promise<void>;
-  /** Closes an overlay that is not part of the disk. It may be open, partly open, or closed. */
-  closeOverlay(number: number): Promise<void>;
-  /** Copies the lower overlays into the top one; when done, they are not needed any more. */
-  flatten(top: number): Promise<void>;
-  /** Cancels {@link flatten}; the chain stays as it was. */
-  stopFlattening(): Promise<void>;
-  /** Returns the numbers of the overlays that form the disk, ascending. */
-  readChain(): Promise<number[]>;
+  connectAgent(port: AgentPort, timeoutMs: number): Promise<Duplex>;
+  /**
+   * Saves the device state of a stopped VM as a new file `statePath`, out of the VMM's reach. `copyMemory` copies the
+   * pages that the VM has changed. It is called again, after the devices are saved again, until both are of one moment:
+   * the devices of a stopped VM may still change its memory. Without `copyMemory` the RAM file is the VM's own. Throws
+   * `unavailable` if the devices do not come to rest.
+   */
+  saveState(statePath: string, copyMemory?: () => Promise<void>): Promise<void>;
   /** Returns the end of the guest's console. Never shown to a caller: the guest can write anything there. */
   consoleTail(): Promise<string>;
   /** Kills the VM and waits until its process is gone. */
@@ -94,10 +119,25 @@ export interface Vmm {
   adopt(identity: ProcessIdentity, directories: VmDirectories): Promise<VmHandle | undefined>;
 }
 
+/** Thrown when the VMM refuses an operation, or ends during it. */
+export class VmmError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'VmmError';
+  }
+}
+
 /** Thrown when the VMM ends during its start. The message holds the end of its output. */
-export class VmmStartError extends Error {
+export class VmmStartError extends VmmError {
   constructor(messages: string, options?: ErrorOptions) {
-    super(`QEMU did not start: ${messages.trim() || 'it said nothing'}`, options);
+    super(`the VMM did not start: ${messages.trim() || 'it said nothing'}`, options);
     this.name = 'VmmStartError';
+  }
+}
+
+/** Thrown when the VM has ended. */
+export class VmGoneError extends AppError {
+  constructor() {
+    super('guest_unreachable', 'the VM ended');
   }
 }

@@ -1,5 +1,8 @@
-/** Reads the overlay chain of a VM's disk from QEMU, and runs the job that copies lower overlays into the top one. */
-import { BASE_NODE, overlayNode, SCRATCH_DEVICE } from './qemu-arguments.ts';
+/** The scratch disk of a VM in QEMU's block layer. */
+import { join } from 'node:path';
+import { overlayName } from '../vm/vm-files.ts';
+import type { VmDisk } from '../vm/vmm.ts';
+import { BASE_NODE, overlayNode, overlayNodes, SCRATCH_DEVICE } from './qemu-arguments.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
 
 const JOB = 'flatten';
@@ -8,8 +11,70 @@ const NODE = /^disk-(\d{1,9})(?:-file)?$/u;
 /** Limits the job, so that a sandbox that writes gets its share of the host's disk. */
 const SPEED_BYTES_PER_S = 256 * 1024 * 1024;
 
-/** Flattens the overlays into `top`. Throws QmpError if the job fails or is cancelled. */
-export async function flattenOverlays(qmp: QmpClient, top: number): Promise<void> {
+export class QemuDisk implements VmDisk {
+  readonly #qmp: QmpClient;
+  /** The overlay directory, by the path that QEMU sees. Undefined for a VM without disks. */
+  readonly #directory: string | undefined;
+  /** The top overlay; undefined until it is needed, in an adopted VM. */
+  #top: number | undefined;
+
+  constructor(qmp: QmpClient, directory: string | undefined, top: number | undefined) {
+    this.#qmp = qmp;
+    this.#directory = directory;
+    this.#top = top;
+  }
+
+  /** Others may be open too: a prepared one, and flattened ones that are not closed yet. */
+  async listOverlays(): Promise<number[]> {
+    const chain = await readChain(this.#qmp);
+    this.#top = chain.at(-1);
+    return chain;
+  }
+
+  async open(overlay: number): Promise<void> {
+    const path = join(this.#directory ?? '', overlayName(overlay));
+    for (const node of overlayNodes(overlay, { path, backing: null, isFrozen: false }))
+      await this.#qmp.execute('blockdev-add', node);
+  }
+
+  async push(overlay: number): Promise<void> {
+    const node = await this.#topNode();
+    await this.#qmp.execute('blockdev-snapshot', { node, overlay: overlayNode(overlay) });
+    this.#top = overlay;
+  }
+
+  /** An overlay is partly open if the process that opened or closed it was killed in between. */
+  async close(overlay: number): Promise<void> {
+    const node = overlayNode(overlay);
+    for (const name of [node, `${node}-file`]) await closeNode(this.#qmp, name);
+  }
+
+  /** Throws QmpError if the job fails or is cancelled. */
+  async flatten(): Promise<void> {
+    await streamInto(this.#qmp, await this.#topNode());
+  }
+
+  async stopFlattening(): Promise<void> {
+    try {
+      await this.#qmp.execute('block-job-cancel', { device: JOB, force: true });
+    } catch (error) {
+      // There is no such job.
+      if (!(error instanceof QmpError)) throw error;
+    }
+  }
+
+  async grow(sizeBytes: number): Promise<void> {
+    await this.#qmp.execute('block_resize', { 'node-name': await this.#topNode(), size: sizeBytes });
+  }
+
+  async #topNode(): Promise<string> {
+    if (this.#top === undefined) await this.listOverlays();
+    return overlayNode(this.#top ?? 0);
+  }
+}
+
+/** Copies all overlays below `node` into it. */
+async function streamInto(qmp: QmpClient, node: string): Promise<void> {
   const done = Promise.withResolvers<undefined>();
   const onEvent = ({ event, data }: QmpEvent): void => {
     if (data['device'] !== JOB) return;
@@ -23,7 +88,7 @@ export async function flattenOverlays(qmp: QmpClient, top: number): Promise<void
   try {
     await qmp.execute('block-stream', {
       'job-id': JOB,
-      device: overlayNode(top),
+      device: node,
       'base-node': BASE_NODE,
       speed: SPEED_BYTES_PER_S,
     });
@@ -33,20 +98,8 @@ export async function flattenOverlays(qmp: QmpClient, top: number): Promise<void
   }
 }
 
-/** Cancels a running flatten job; does nothing without one. */
-export async function stopFlattening(qmp: QmpClient): Promise<void> {
-  try {
-    await qmp.execute('block-job-cancel', { device: JOB, force: true });
-  } catch (error) {
-    if (!(error instanceof QmpError)) throw error;
-  }
-}
-
-/**
- * Returns the numbers of the overlays that form the disk, ascending. Others may be open too: a prepared one, and
- * flattened ones that are not closed yet. An escaped guest can answer anything here, which harms only its own disk.
- */
-export async function readChain(qmp: QmpClient): Promise<number[]> {
+/** An escaped guest can answer anything here, which harms only its own disk. */
+async function readChain(qmp: QmpClient): Promise<number[]> {
   const nodes = await listNodes(qmp);
   const open = [...new Set(nodes.flatMap((name) => findNumber(name) ?? []))].toSorted((a, b) => a - b);
   const devices = asRecords(await qmp.execute('query-block'));
@@ -58,12 +111,6 @@ export async function readChain(qmp: QmpClient): Promise<number[]> {
   if (top === undefined || typeof depth !== 'number' || depth < 1)
     throw new QmpError('query-block', 'there is no scratch disk');
   return open.filter((number) => number <= top).slice(-depth);
-}
-
-/** Closes an unused overlay. It may be partly open, if the process that opened or closed it was killed in between. */
-export async function closeOverlay(qmp: QmpClient, number: number): Promise<void> {
-  const node = overlayNode(number);
-  for (const name of [node, `${node}-file`]) await closeNode(qmp, name);
 }
 
 /** Closes a node if it is open. Lists nodes only after a failure: QEMU then inspects all files, some 20 ms if many. */
