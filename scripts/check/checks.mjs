@@ -78,11 +78,11 @@ async function listChecks() {
 
 /** Its modules come with the npm packages, which a new checkout does not have when this file is loaded. */
 async function checkAllLayers() {
-  const [{ checkLayers }, { LAYERS }] = await Promise.all([
+  const [{ checkLayers, checkSecluded }, { LAYERS, SECLUDED }] = await Promise.all([
     import('./folder-layers.mjs'),
     import('./layers.mjs'),
   ]);
-  const faults = LAYERS.flatMap(checkLayers);
+  const faults = [...LAYERS.flatMap(checkLayers), ...SECLUDED.flatMap(checkSecluded)];
   for (const fault of faults) process.stdout.write(`${fault}\n`);
   return faults.length === 0;
 }

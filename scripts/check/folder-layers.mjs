@@ -1,5 +1,5 @@
-/** Checks whether the folders of a role form layers: see layers.mjs. */
-import { listValueImports } from './value-imports.mjs';
+/** Checks whether the folders of a role form layers, and who imports from secluded ones: see layers.mjs. */
+import { listImports } from './value-imports.mjs';
 
 /** @typedef {import('./value-imports.mjs').Import} Import */
 
@@ -8,7 +8,28 @@ import { listValueImports } from './value-imports.mjs';
  * @returns {string[]} violations, one line each
  */
 export function checkLayers({ root, layers }) {
-  return findFaults(listValueImports(root), layers).map((fault) => `${root}: ${fault}`);
+  return findFaults(listImports(root), layers).map((fault) => `${root}: ${fault}`);
+}
+
+/**
+ * @param {import('./layers.mjs').Secluded} secluded
+ * @returns {string[]} violations, one line each
+ */
+export function checkSecluded({ root, ...secluded }) {
+  const faults = findIntruders(listImports(root, { withTypes: true }), secluded);
+  return faults.map((fault) => `${root}: ${fault}`);
+}
+
+/**
+ * @param {readonly Import[]} imports
+ * @param {Omit<import('./layers.mjs').Secluded, 'root'>} secluded
+ * @returns {string[]}
+ */
+export function findIntruders(imports, { folder, importers }) {
+  const isInside = (/** @type {string} */ file) => file.startsWith(`${folder}/`);
+  return imports
+    .filter(({ from, to }) => isInside(to) && !isInside(from) && !importers.includes(from))
+    .map(({ from, to }) => `${from} imports ${to}, which only ${importers.join(' and ')} may`);
 }
 
 /**

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { findFaults } from './folder-layers.mjs';
+import { findFaults, findIntruders } from './folder-layers.mjs';
 import { listSpecifiers } from './value-imports.mjs';
 
 const LAYERS = [['.'], ['http'], ['sandbox', 'billing', 'time'], ['db']];
@@ -39,7 +39,19 @@ test('a folder in no layer is a fault', () => {
   assert.deepEqual(findFaults(imports(['new/a.ts', 'db/b.ts']), LAYERS), ['new is in no layer']);
 });
 
-test('imports of types alone do not count as loads', () => {
+test('only named files and the folder itself import from a secluded folder', () => {
+  const links = imports(
+    ['open-vmm.ts', 'qemu/qemu.ts'],
+    ['qemu/qemu.ts', 'qemu/qmp.ts'],
+    ['qemu/qemu.ts', 'vm/vmm.ts'],
+    ['driver/driver.ts', 'qemu/qmp.ts'],
+  );
+  assert.deepEqual(findIntruders(links, { folder: 'qemu', importers: ['open-vmm.ts'] }), [
+    'driver/driver.ts imports qemu/qmp.ts, which only open-vmm.ts may',
+  ]);
+});
+
+test('imports of types alone do not count as loads, but as imports', () => {
   const text = `
     import type { A } from './a.ts';
     import { type B } from './b.ts';
@@ -52,4 +64,6 @@ test('imports of types alone do not count as loads', () => {
     type I = import('./i.ts').I;
   `;
   assert.deepEqual(listSpecifiers(text, 'a.ts'), ['./c.ts', './d.ts', './e.ts', './g.ts', './h.ts']);
+  const all = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i'].map((name) => `./${name}.ts`);
+  assert.deepEqual(listSpecifiers(text, 'a.ts', { withTypes: true }), all);
 });

@@ -13,6 +13,22 @@ import { REPOSITORY } from '../setup/paths.mjs';
 
 const SERVER = 'packages/server/src';
 
+/**
+ * @typedef {object} Secluded
+ * @property {string} root
+ * @property {string} folder  path of a folder in the root
+ * @property {readonly string[]} importers  the only files outside the folder that may import from it, even types
+ */
+
+/**
+ * Folders behind an interface. Tests are not bound.
+ * @type {readonly Secluded[]}
+ */
+export const SECLUDED = [
+  // Behind runner/vm/vmm.ts.
+  { root: join(REPOSITORY, SERVER), folder: 'runner/qemu', importers: ['runner/open-vmm.ts'] },
+];
+
 /** @type {readonly Layers[]} */
 export const LAYERS = [
   {

@@ -1,4 +1,7 @@
-/** Lists which source files load which. Imports of types alone are left out: they do not exist at run time. */
+/**
+ * Lists which source files import from which. Imports of types alone, which do not exist at run time, are left out
+ * unless they are asked for.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { parseAst } from 'rolldown/parseAst';
@@ -14,14 +17,15 @@ const NOT_LOADED = /(?:^|\/)testing\/|\.test\.(?:ts|mjs)$/u;
 
 /**
  * @param {string} root
+ * @param {{ withTypes?: boolean }} [options]
  * @returns {Import[]} each between two files below `root`
  */
-export function listValueImports(root) {
+export function listImports(root, options) {
   const names = readdirSync(root, { recursive: true, encoding: 'utf8' });
   const files = names.filter((name) => /\.(?:ts|mjs)$/u.test(name) && !NOT_LOADED.test(name));
   return files.flatMap((from) => {
     const path = join(root, from);
-    return listSpecifiers(readFileSync(path, 'utf8'), from)
+    return listSpecifiers(readFileSync(path, 'utf8'), from, options)
       .filter((specifier) => specifier.startsWith('.'))
       .map((specifier) => ({ from, to: relative(root, resolve(dirname(path), specifier)) }))
       .filter(({ to }) => !to.startsWith('..'));
@@ -31,15 +35,16 @@ export function listValueImports(root) {
 /**
  * @param {string} text
  * @param {string} name
+ * @param {{ withTypes?: boolean }} [options]
  * @returns {string[]} specifiers of the modules that the file loads, as written in it
  */
-export function listSpecifiers(text, name) {
+export function listSpecifiers(text, name, { withTypes = false } = {}) {
   const { body } = parseAst(text, { lang: name.endsWith('.ts') ? 'ts' : 'js' });
   /** @type {string[]} */
   const found = [];
   visit(body, (node) => {
     const { source } = node;
-    if (typeof source?.value === 'string' && isLoading(node)) found.push(source.value);
+    if (typeof source?.value === 'string' && (withTypes || isLoading(node))) found.push(source.value);
   });
   return found;
 }
