@@ -18,11 +18,12 @@ import { listMissingLimits } from '../../lib/missing-limits.ts';
 import type { CgroupStatus } from '../../lib/protocol/runner-protocol.ts';
 import { openBranches, type Branch } from './cgroup-branch.ts';
 import { buildCgroupStatus } from './cgroup-status.ts';
-import { parseHierarchies, readProcTexts } from './hierarchies.ts';
-import { buildLimitFiles, type UnitLimits } from './unit-limits.ts';
+import { parseHierarchies, readProcTexts, type Controller } from './hierarchies.ts';
+import type { UnitLimits } from './unit-limits.ts';
 
 const REMOVE_TIMEOUT_MS = 5000;
 const REMOVE_INTERVAL_MS = 10;
+const QUOTA_PERIOD_US = 100_000;
 
 export interface Enclosure {
   /** Directories of the groups. */
@@ -136,4 +137,42 @@ export async function tryRemove(directory: string): Promise<true | undefined> {
     if (code === 'EBUSY') return undefined;
     throw error;
   }
+}
+
+interface LimitFile {
+  controller: Controller;
+  file: string;
+  value: string;
+  /** Whether kernels may lack the file. */
+  isOptional: boolean;
+}
+
+/** Returns the files of the limits in a version of control groups. */
+export function buildLimitFiles(version: 1 | 2, limits: UnitLimits): LimitFile[] {
+  const quotaUs = (limits.cpuPercent * QUOTA_PERIOD_US) / 100;
+  const required = (controller: Controller, file: string, value: number | string): LimitFile => ({
+    controller,
+    file,
+    value: String(value),
+    isOptional: false,
+  });
+  const optional = (controller: Controller, file: string, value: number | string): LimitFile => ({
+    ...required(controller, file, value),
+    isOptional: true,
+  });
+  if (version === 2) {
+    return [
+      required('memory', 'memory.max', limits.memBytes),
+      required('cpu', 'cpu.weight', Math.min(10_000, limits.weight * 100)),
+      optional('cpu', 'cpu.max', `${quotaUs} ${QUOTA_PERIOD_US}`),
+      required('pids', 'pids.max', limits.tasks),
+    ];
+  }
+  return [
+    required('memory', 'memory.limit_in_bytes', limits.memBytes),
+    required('cpu', 'cpu.shares', Math.min(262_144, limits.weight * 1024)),
+    optional('cpu', 'cpu.cfs_period_us', QUOTA_PERIOD_US),
+    optional('cpu', 'cpu.cfs_quota_us', quotaUs),
+    required('pids', 'pids.max', limits.tasks),
+  ];
 }

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MachineShape } from '../vm/shape.ts';
-import { buildLimitFiles, buildUnitLimits } from './unit-limits.ts';
+import { buildLimitFiles } from './cgroup-tree.ts';
+import { buildUnitLimits } from './unit-limits.ts';
 
 const MIB = 1024 * 1024;
 const shape = (vcpus: number, memMiB: number): MachineShape => ({ accelerator: 'tcg', vcpus, memMiB });

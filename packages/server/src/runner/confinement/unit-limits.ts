@@ -1,7 +1,6 @@
-/** The resource limits of a VM's process, and their files in each version of control groups. */
+/** The resource limits of a VM's process. */
 import type { MachineShape } from '../vm/shape.ts';
 import { overheadMiB } from '../vm/shape.ts';
-import type { Controller } from './hierarchies.ts';
 
 const MIB = 1024 * 1024;
 /** Page cache of the disks, socket buffers and short peaks of QEMU: reaching the limit would kill the VM. */
@@ -12,7 +11,6 @@ const PAGE_TABLE_DIVISOR = 64;
 const IO_CPU_PERCENT = 25;
 /** QEMU dies when it cannot create a thread, and its disks may use 64 at once. */
 const MIN_TASKS = 256;
-const QUOTA_PERIOD_US = 100_000;
 
 export interface UnitLimits {
   memBytes: number;
@@ -39,41 +37,4 @@ export function buildUnitLimits({ shape, tmpfsMiB }: LimitOptions): UnitLimits {
     weight: vcpus,
     tasks: MIN_TASKS + vcpus,
   };
-}
-
-export interface LimitFile {
-  controller: Controller;
-  file: string;
-  value: string;
-  /** Whether kernels may lack the file. */
-  isOptional: boolean;
-}
-
-export function buildLimitFiles(version: 1 | 2, limits: UnitLimits): LimitFile[] {
-  const quotaUs = (limits.cpuPercent * QUOTA_PERIOD_US) / 100;
-  const required = (controller: Controller, file: string, value: number | string): LimitFile => ({
-    controller,
-    file,
-    value: String(value),
-    isOptional: false,
-  });
-  const optional = (controller: Controller, file: string, value: number | string): LimitFile => ({
-    ...required(controller, file, value),
-    isOptional: true,
-  });
-  if (version === 2) {
-    return [
-      required('memory', 'memory.max', limits.memBytes),
-      required('cpu', 'cpu.weight', Math.min(10_000, limits.weight * 100)),
-      optional('cpu', 'cpu.max', `${quotaUs} ${QUOTA_PERIOD_US}`),
-      required('pids', 'pids.max', limits.tasks),
-    ];
-  }
-  return [
-    required('memory', 'memory.limit_in_bytes', limits.memBytes),
-    required('cpu', 'cpu.shares', Math.min(262_144, limits.weight * 1024)),
-    optional('cpu', 'cpu.cfs_period_us', QUOTA_PERIOD_US),
-    optional('cpu', 'cpu.cfs_quota_us', quotaUs),
-    required('pids', 'pids.max', limits.tasks),
-  ];
 }

@@ -1,6 +1,6 @@
-/** Creates, copies and freezes the files of overlays. */
-import { chmodSync, closeSync, constants, copyFileSync, ftruncateSync, openSync, writeSync } from 'node:fs';
-import { giveTo, takeBack } from '../host/file-owner.ts';
+/** Creates the files of overlays. */
+import { closeSync, ftruncateSync, openSync, writeSync } from 'node:fs';
+import { giveTo } from '../host/file-owner.ts';
 
 const MIB = 1024 * 1024;
 const CLUSTER_BITS = 16;
@@ -48,17 +48,4 @@ function buildHeader(sizeBytes: number): Buffer {
   header.writeUInt32BE(REFCOUNT_ORDER, 96);
   header.writeUInt32BE(HEADER_BYTES, 100);
   return header;
-}
-
-/** Copies the overlay `source` for one VM. The copy belongs to `uid` when this returns. */
-export function copyOverlay(source: string, path: string, uid: number): void {
-  copyFileSync(source, path, constants.COPYFILE_FICLONE);
-  giveTo(path, uid);
-  chmodSync(path, 0o600);
-}
-
-/** Makes a file read-only, and owned by the user that runs the service (root, if VMs are to be kept from it). */
-export function freezeFile(path: string): void {
-  takeBack(path);
-  chmodSync(path, 0o444);
 }

@@ -9,10 +9,11 @@
  *   base.ext4              read-only, under all overlays
  *   disk/<number>.qcow2    overlays; the highest is the VM's own, the others are frozen
  */
-import { linkSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { chmodSync, constants, copyFileSync, linkSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { overlayName } from '../vm/vm-files.ts';
-import { copyOverlay, freezeFile, makeOverlay } from './overlay-file.ts';
+import { giveTo, takeBack } from '../host/file-owner.ts';
+import { makeOverlay } from './overlay-file.ts';
 
 /** The files from which a VM's directory is made. */
 export interface SharedFiles {
@@ -99,4 +100,17 @@ export class VmDirectory {
     mkdirSync(target.overlays, { mode: DIRECTORY_MODE });
     for (const [index, number] of overlays.entries()) linkSync(this.overlay(number), target.overlay(index));
   }
+}
+
+/** Copies the overlay `source` for one VM. The copy belongs to `uid` when this returns. */
+function copyOverlay(source: string, path: string, uid: number): void {
+  copyFileSync(source, path, constants.COPYFILE_FICLONE);
+  giveTo(path, uid);
+  chmodSync(path, 0o600);
+}
+
+/** Makes a file read-only, and owned by the user that runs the service (root, if VMs are to be kept from it). */
+export function freezeFile(path: string): void {
+  takeBack(path);
+  chmodSync(path, 0o444);
 }

@@ -26,10 +26,9 @@ import {
   type VmUsage,
 } from '../../lib/protocol/runner-protocol.ts';
 import type { VmRecord } from '../vm/vm-record.ts';
-import { AgentSession } from '../agent-client/agent-session.ts';
+import { AgentSession, SharedSession } from '../agent-client/agent-session.ts';
 import { tellTime } from '../agent-client/guest-clock.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
-import { SharedSession } from '../agent-client/shared-session.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import type { OverlayChain } from '../disk/overlay-chain.ts';
 import { isAlive, type ProcessUsage } from '../host/host-process.ts';

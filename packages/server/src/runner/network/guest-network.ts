@@ -11,10 +11,11 @@ import type { EgressCounters } from '../../lib/protocol/egress-protocol.ts';
 import { GUEST_MAC } from '../vm/shape.ts';
 import { buildSlotAddresses } from './addresses/address-plan.ts';
 import type { EgressGuest } from './egress/egress-process.ts';
+import type { SlotPlace } from './egress/guest-egress.ts';
 import { openInstance, type Instance } from './instance.ts';
 import type { EgressOptions } from './egress/open-egress.ts';
 import type { HostPrograms } from './kernel/kernel-tools.ts';
-import { buildTapName } from './addresses/slot-names.ts';
+import { buildConnectionMark, buildTapName } from './addresses/slot-names.ts';
 import { SlotPool } from './slots/slot-pool.ts';
 import { assertNoRules, isBare, TAP_SLOTS, type VmNetwork, type VmSlot } from './vm-network.ts';
 
@@ -86,7 +87,7 @@ export class GuestNetwork implements VmNetwork {
     if (!this.#pool.adopt(vmId, index)) {
       throw new AppError('internal', `adopting network slot ${index}: its TAP is gone or has another VM`);
     }
-    await this.#instance.egress.adopt(vmId, this.#instance.placeOf(index), guest);
+    await this.#instance.egress.adopt(vmId, this.#placeOf(index), guest);
     return this.#describe(index);
   }
 
@@ -97,7 +98,7 @@ export class GuestNetwork implements VmNetwork {
   async setEgress(vmId: string, guest: EgressGuest): Promise<void> {
     const index = this.#pool.findByVm(vmId);
     if (index === undefined) return assertNoRules(guest.egress, 'the sandbox was started without a network');
-    await this.#instance.egress.set(vmId, this.#instance.placeOf(index), guest);
+    await this.#instance.egress.set(vmId, this.#placeOf(index), guest);
   }
 
   async endEgress(vmId: string): Promise<void> {
@@ -138,6 +139,12 @@ export class GuestNetwork implements VmNetwork {
   /** Checks that the rules are in place, and restores them if not. */
   checkTable(): void {
     this.#pool.doubt();
+  }
+
+  #placeOf(index: number): SlotPlace {
+    const { names, plan } = this.#instance;
+    const { guest: address, zone } = buildSlotAddresses(plan, index);
+    return { index, tap: buildTapName(names, index), address, mark: buildConnectionMark(names, zone) };
   }
 
   #describe(index: number): NetworkSlot {

@@ -1,27 +1,17 @@
 /**
  * The resources of one instance on the host that all its guests share; opened in an order that is safe at each step.
  */
-import {
-  buildAddressPlan,
-  buildSlotAddresses,
-  parseOpenRanges,
-  type AddressPlan,
-} from './addresses/address-plan.ts';
+import { buildAddressPlan, parseOpenRanges, type AddressPlan } from './addresses/address-plan.ts';
 import { HostControl } from './kernel/host-control.ts';
 import type { Firewall } from './firewall/firewall.ts';
-import type { GuestEgress, SlotPlace } from './egress/guest-egress.ts';
+import type { GuestEgress } from './egress/guest-egress.ts';
 import { ensureForwarding } from './host/host-settings.ts';
 import { listResolverAddresses, surveyHost, type HostSurvey } from './host/host-survey.ts';
 import { KernelTools, type HostPrograms } from './kernel/kernel-tools.ts';
 import { openEgress, type EgressOptions } from './egress/open-egress.ts';
 import { removeResolvers } from './remove-instance.ts';
 import { removeInterfaces, SlotDevices, type SlotDevicesOptions } from './slots/slot-devices.ts';
-import {
-  buildConnectionMark,
-  buildInstanceNames,
-  buildTapName,
-  type InstanceNames,
-} from './addresses/slot-names.ts';
+import { buildConnectionMark, buildInstanceNames, type InstanceNames } from './addresses/slot-names.ts';
 
 export interface InstanceOptions extends EgressOptions {
   slug: string;
@@ -38,7 +28,6 @@ export interface Instance {
   firewall: Firewall;
   devices: SlotDevices;
   egress: GuestEgress;
-  placeOf(index: number): SlotPlace;
   close(): Promise<void>;
   /** Removes these slots and all shared resources; call it after `close`. */
   removeAll(indexes: readonly number[]): Promise<void>;
@@ -84,15 +73,9 @@ export async function openInstance(options: InstanceOptions, onTableRemoved: () 
     firewall,
     devices,
     egress,
-    placeOf: (index) => placeOf({ names, plan }, index),
     close: () => resources.disposeAsync(),
     removeAll: (indexes) => removeAll({ ...parts, hostctl: options.tools.hostctl }, indexes),
   };
-}
-
-function placeOf({ names, plan }: { names: InstanceNames; plan: AddressPlan }, index: number): SlotPlace {
-  const { guest, zone } = buildSlotAddresses(plan, index);
-  return { index, tap: buildTapName(names, index), address: guest, mark: buildConnectionMark(names, zone) };
 }
 
 async function readSurvey(tools: KernelTools, names: InstanceNames, plan: AddressPlan): Promise<HostSurvey> {

@@ -18,8 +18,7 @@ import { MemoryWriter } from './memory-writer.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
 import { StepTimer } from '../vm/step-timer.ts';
 import { enterStep } from '../vm/steps.ts';
-import { freezeFile } from '../disk/overlay-file.ts';
-import { VmDirectory } from '../disk/vm-directory.ts';
+import { freezeFile, VmDirectory } from '../disk/vm-directory.ts';
 import { DEVICES_NAME } from '../vm/vm-files.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
 

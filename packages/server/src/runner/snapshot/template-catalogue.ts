@@ -65,20 +65,20 @@ export class TemplateCatalogue {
     return this.#entries.values();
   }
 
-  /** Whether a create can use the template. */
-  has(key: string): boolean {
+  /** Finds a template that a create can use. */
+  find(key: string): CachedTemplate | undefined {
     const entry = this.#entries.get(key);
-    return entry !== undefined && entry.staleReason === undefined;
+    return entry?.staleReason === undefined ? entry : undefined;
+  }
+
+  has(key: string): boolean {
+    return this.find(key) !== undefined;
   }
 
   /** Returns the shapes of the templates made from an image, including those that no create can use. */
   shapesOf(imageDigest: string): TemplateShape[] {
     const own = [...this.#entries.values()].filter((entry) => entry.imageDigest === imageDigest);
     return own.flatMap(({ shape }) => shape ?? []);
-  }
-
-  markUse(key: string): void {
-    this.#entries.get(key)?.lastUse.mark();
   }
 
   /** Writes the record of a template into the directory in which it is being made. */

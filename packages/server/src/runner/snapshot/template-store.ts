@@ -141,7 +141,8 @@ export class TemplateStore {
   /** Builds the template if it does not exist. Resolves when it exists. */
   async ensure({ image, shape, organization, signal: needed }: TemplateRequest): Promise<void> {
     const key = this.keyOf(image, shape);
-    if (this.catalogue.has(key)) return this.catalogue.markUse(key);
+    const made = this.catalogue.find(key);
+    if (made !== undefined) return made.lastUse.mark();
     const memories = this.catalogue.has(this.#bootedKeyOf(shape)) ? 1 : 2;
     const diskMiB = memories * shape.memMiB + BOOT_DISK_MIB;
     const build = (signal: AbortSignal): Promise<void> =>

@@ -7,7 +7,6 @@
  * The authorizer remembers the answer to a challenge, so that a registry refuses only the first request of a
  * repository. It keeps everything in memory only.
  */
-import { createHmac, randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import type { RegistryCredentials } from '../../../lib/protocol/runner-protocol.ts';
 import { SingleFlight } from '../../../lib/waiting/single-flight.ts';
@@ -17,7 +16,7 @@ import { parseChallenges, type Challenge } from './challenge.ts';
 import { discard } from './exchange.ts';
 import type { RedirectFollower } from './redirects.ts';
 import { RegistryFault } from './registry-fault.ts';
-import type { Endpoint } from './registry-settings.ts';
+import { fingerprint, type Endpoint } from './registry-settings.ts';
 import type { TransferLimits } from './transfer-limits.ts';
 
 export interface AuthorizationAsk {
@@ -45,15 +44,6 @@ const TokenAnswer = z.object({
   access_token: z.string().max(32_768).optional(),
   expires_in: z.number().nullish(),
 });
-
-/** Key of this process only: fingerprints tell accesses apart without holding a secret. */
-const fingerprintKey = randomBytes(32);
-
-export function fingerprint(credentials: RegistryCredentials | undefined): string {
-  if (credentials === undefined) return 'anonymous';
-  const text = JSON.stringify([credentials.username, credentials.password]);
-  return createHmac('sha256', fingerprintKey).update(text).digest('hex');
-}
 
 export class Authorizer {
   readonly #follower: RedirectFollower;

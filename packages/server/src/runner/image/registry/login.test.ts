@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import type { RegistryCredentials } from '../../../lib/protocol/runner-protocol.ts';
 import { ask, assertRefused, BASIC, CREDENTIALS, getManifest, openClient } from './testing/test-client.ts';
 import { guarded, serveImage, startServer, type Handler } from './testing/test-server.ts';
 
@@ -38,11 +39,11 @@ test('an image that is not shown may be private, and wrong credentials get anoth
 
 test('identities of different accesses differ, and hold no secret', () => {
   using client = openClient();
-  const identities = [undefined, CREDENTIALS, WRONG].map((credentials) =>
-    client.identify(ask('r.example/x:1', credentials)),
-  );
+  const identify = (credentials?: RegistryCredentials): string =>
+    client.endpoints.identify('r.example', credentials);
+  const identities = [undefined, CREDENTIALS, WRONG].map((credentials) => identify(credentials));
   assert.equal(new Set(identities).size, 3);
-  assert.equal(client.identify(ask('r.example/x:1', { ...CREDENTIALS })), identities[1]);
+  assert.equal(identify({ ...CREDENTIALS }), identities[1]);
   assert.doesNotMatch(identities.join(' '), /g-4711|d-4711|ann/u);
 });
 
@@ -155,7 +156,7 @@ test('credentials are sent neither to a mirror nor to the target of a redirect',
     server.requests.map(({ authorization }) => authorization),
     [undefined],
   );
-  assert.equal(mirrored.identify(asked), mirrored.identify(ask('r.example/x:1')));
+  assert.equal(mirrored.endpoints.identify('r.example', CREDENTIALS), 'anonymous');
 });
 
 test('HTTPS never falls back to plain HTTP, and a certificate must be valid unless configured otherwise', async () => {

@@ -9,7 +9,7 @@ import type { ImageReference } from '@coppice/contract';
 import type { RegistryCredentials } from '../../../lib/protocol/runner-protocol.ts';
 import { Slots } from '../../../lib/waiting/slots.ts';
 import { checkStatus } from './answer-check.ts';
-import { Authorizer, fingerprint } from './authorizer.ts';
+import { Authorizer } from './authorizer.ts';
 import { pause, readBlob, type Blob } from './blob-reader.ts';
 import { readSmallBody } from './body.ts';
 import { DialGuard, type ResolveHost } from './dial-guard.ts';
@@ -52,7 +52,7 @@ const MAX_WAITING_BLOBS = 4096;
 const DIGEST = /^sha256:[0-9a-f]{64}$/u;
 
 export class RegistryClient {
-  readonly #endpoints: RegistryEndpoints;
+  readonly endpoints: RegistryEndpoints;
   readonly #limits: TransferLimits;
   readonly #dialer: Dialer;
   readonly #follower: RedirectFollower;
@@ -63,7 +63,7 @@ export class RegistryClient {
 
   constructor(options: RegistryClientOptions) {
     this.#limits = { ...DEFAULT_TRANSFER_LIMITS, ...options.limits };
-    this.#endpoints = new RegistryEndpoints(options);
+    this.endpoints = new RegistryEndpoints(options);
     this.#dialer = new Dialer({
       guard: new DialGuard(options.resolveHost),
       proxy: readProxySettings(options.environment),
@@ -72,18 +72,10 @@ export class RegistryClient {
     });
     this.#follower = new RedirectFollower({
       dialer: this.#dialer,
-      endpoints: this.#endpoints,
+      endpoints: this.endpoints,
       maxRedirects: this.#limits.maxRedirects,
     });
     this.#authorizer = new Authorizer(this.#follower, this.#limits);
-  }
-
-  /**
-   * Identifies the access of `ask`: the registry sees equal identities as one. Credentials that are not sent are
-   * ignored.
-   */
-  identify(ask: ImageAsk): string {
-    return fingerprint(this.#credentialsOf(ask));
   }
 
   /**
@@ -136,7 +128,7 @@ export class RegistryClient {
         request: (headers) =>
           this.#authorized(ask, { method: 'GET', path: `blobs/${blob.digest}`, headers, signal }),
         limits: this.#limits,
-        hasCredentials: this.#credentialsOf(ask) !== undefined,
+        hasCredentials: this.endpoints.credentialsFor(ask.reference.registry, ask.credentials) !== undefined,
         signal,
       });
     } catch (error) {
@@ -148,11 +140,6 @@ export class RegistryClient {
 
   close(): void {
     this.#dialer.close();
-  }
-
-  #credentialsOf({ reference, credentials }: ImageAsk): RegistryCredentials | undefined {
-    const [endpoint] = this.#endpoints.find(reference.registry);
-    return endpoint.takesCredentials ? credentials : undefined;
   }
 
   #slotsOf(registry: string): Slots {
@@ -172,7 +159,7 @@ export class RegistryClient {
     if (signal.aborted) return signal.reason;
     if (!(error instanceof RegistryFault)) return error;
     const { registry } = ask.reference;
-    const detail = this.#endpoints.hideMirror(registry, error.detail);
+    const detail = this.endpoints.hideMirror(registry, error.detail);
     return describeFault(error, { image: ask.name, registry, detail });
   }
 
@@ -183,7 +170,11 @@ export class RegistryClient {
       for (let tries = 1; ; tries++) {
         try {
           const answer = await this.#authorized(ask, call);
-          checkStatus(answer, [200], this.#credentialsOf(ask) !== undefined);
+          checkStatus(
+            answer,
+            [200],
+            this.endpoints.credentialsFor(ask.reference.registry, ask.credentials) !== undefined,
+          );
           return answer;
         } catch (error) {
           if (!(error instanceof RegistryFault && error.isPassing) || tries >= maxManifestTries) throw error;
@@ -198,7 +189,7 @@ export class RegistryClient {
   async #authorized(ask: ImageAsk, call: Call): Promise<Answer> {
     const { registry } = ask.reference;
     const chosen = this.#chosen.get(registry);
-    const [first, ...others] = this.#endpoints.find(registry);
+    const [first, ...others] = this.endpoints.find(registry);
     if (chosen !== undefined) {
       return this.#callEndpoint(ask, call, chosen).catch((error: unknown) => {
         this.#chosen.delete(registry);
@@ -221,7 +212,7 @@ export class RegistryClient {
 
   async #callEndpoint(ask: ImageAsk, call: Call, endpoint: Endpoint): Promise<Answer> {
     const repository = `${endpoint.repositoryPrefix}${ask.reference.repository}`;
-    const credentials = this.#credentialsOf(ask);
+    const credentials = this.endpoints.credentialsFor(ask.reference.registry, ask.credentials);
     const request = {
       ...call,
       url: new URL(`/v2/${repository}/${call.path}`, endpoint.origin),

@@ -1,5 +1,10 @@
-/** The endpoints of registries: the registry itself, or the mirror that the operator set in its place. */
+/**
+ * The endpoints of registries: the registry itself, or the mirror that the operator set in its place. And which
+ * credentials they get.
+ */
+import { createHmac, randomBytes } from 'node:crypto';
 import { AppError } from '@coppice/contract';
+import type { RegistryCredentials } from '../../../lib/protocol/runner-protocol.ts';
 
 export interface RegistrySettings {
   /**
@@ -23,6 +28,8 @@ export interface Endpoint {
   takesCredentials: boolean;
 }
 
+/** Key of this process only: fingerprints tell accesses apart without holding a secret. */
+const FINGERPRINT_KEY = randomBytes(32);
 const HOST = /^[a-zA-Z0-9.:[\]-]{1,255}$/u;
 const PREFIX = /^[a-z0-9._/-]{0,255}$/u;
 /** Docker Hub's name in references is not the name of its registry. */
@@ -69,6 +76,19 @@ export class RegistryEndpoints {
     return isConfigured ? [secure, { ...secure, origin: new URL(`http://${host}`).origin }] : [secure];
   }
 
+  /** Returns the credentials that are sent: those for a registry are ignored if a mirror is in its place. */
+  credentialsFor(
+    registry: string,
+    credentials: RegistryCredentials | undefined,
+  ): RegistryCredentials | undefined {
+    return this.find(registry)[0].takesCredentials ? credentials : undefined;
+  }
+
+  /** Identifies an access: the registry sees equal identities as one. */
+  identify(registry: string, credentials: RegistryCredentials | undefined): string {
+    return fingerprint(this.credentialsFor(registry, credentials));
+  }
+
   /** Whether the operator named the host and port of this URL. */
   isConfigured(url: URL): boolean {
     return this.#configured.has(formatParty(url));
@@ -94,6 +114,12 @@ export class RegistryEndpoints {
       takesCredentials: url.host === new URL(`${url.protocol}//${canonicalHost(registry)}`).host,
     };
   }
+}
+
+export function fingerprint(credentials: RegistryCredentials | undefined): string {
+  if (credentials === undefined) return 'anonymous';
+  const text = JSON.stringify([credentials.username, credentials.password]);
+  return createHmac('sha256', FINGERPRINT_KEY).update(text).digest('hex');
 }
 
 /** Returns host and port, with the port always included. */

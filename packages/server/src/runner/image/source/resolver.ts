@@ -76,8 +76,8 @@ export class ImageResolver {
     return pullable;
   }
 
-  #identify(reference: ImageReference, access: ImageAccess): string {
-    return this.#options.client.identify(askOf(reference, access));
+  #identify({ registry }: ImageReference, { credentials }: ImageAccess): string {
+    return this.#options.client.endpoints.identify(registry, credentials);
   }
 
   async #askOrRecall(identity: string, reference: ImageReference, access: ImageAccess): Promise<string> {

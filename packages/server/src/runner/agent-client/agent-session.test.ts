@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { DeadlineError } from '../../lib/waiting/deadline.ts';
-import { SharedSession } from './shared-session.ts';
+import { SharedSession } from './agent-session.ts';
 
 /** Short, but far longer than a test needs to continue in another caller. */
 const SHORT_MS = 50;
