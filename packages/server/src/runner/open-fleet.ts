@@ -1,5 +1,6 @@
 /** Opens all that the runner needs to make VMs, and adopts the VMs that run. */
 import { existsSync, rmSync } from 'node:fs';
+import { availableParallelism, totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { PROGRAM_FILE, UNPACK_SCRIPT } from '../lib/process/program-file.ts';
@@ -7,9 +8,10 @@ import type { Accelerators } from './accelerator/accelerators.ts';
 import { CacheEvictor } from './cache/cache-evictor.ts';
 import { CacheLeases } from './cache/cache-leases.ts';
 import { Ballast } from './capacity/ballast.ts';
-import { buildCapacity } from './capacity/build-capacity.ts';
-import type { Capacity } from './capacity/capacity.ts';
+import { Admission } from './capacity/admission.ts';
+import { Capacity } from './capacity/capacity.ts';
 import { DiskGuard } from './capacity/disk-guard.ts';
+import { Turns } from './capacity/turns.ts';
 import type { CgroupTree } from './confinement/cgroup-tree.ts';
 import type { Jail } from './confinement/jail.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
@@ -28,12 +30,19 @@ import type { VmNetwork } from './network/vm-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import { CaptureStore } from './snapshot/capture-store.ts';
 import { TemplateStore, type Bindings } from './snapshot/template-store.ts';
+import { overheadMiB } from './vm/shape.ts';
 import type { Vmm } from './vm/vmm.ts';
 import type { VmAccounts } from './confinement/vm-accounts.ts';
 
 /** Number of TAPs made in advance, so that no create waits for one. */
 const TAP_POOL_SIZE = 8;
 const MIB = 1024 * 1024;
+/** More vCPUs than cores are allowed: sandboxes are idle most of the time. */
+const MIN_MAX_VCPUS = 8;
+/** A start also waits for the disk and for timers: one more start than cores keeps the cores busy. */
+const STARTS_BESIDES_CORES = 1;
+const MAX_WAITING_STARTS = 256;
+const MAX_WAIT_FOR_TURN_MS = 60_000;
 
 export interface OpenedFleet {
   fleet: Fleet;
@@ -119,6 +128,45 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
   const opened = { fleet, copies, rollbacks, captures, spool, images, plan, builds };
   return { ...opened, capacity, cgroups, network, close };
+}
+
+/** Builds the capacity of this machine from its hardware and the settings. */
+function buildCapacity(
+  config: RunnerConfig,
+  accelerators: Pick<Accelerators, 'current'>,
+  disk: DiskGuard,
+): Capacity {
+  const cores = availableParallelism();
+  const admission = new Admission({
+    hostMemMiB: hostMemMiB(),
+    cores,
+    memOvercommit: config.memOvercommit,
+    cpuOvercommit: config.cpuOvercommit,
+    overheadMiB: (accelerator = accelerators.current.accelerator) => overheadMiB(accelerator),
+    availableMiB,
+  });
+  return new Capacity({
+    admission,
+    turns: new Turns({
+      maxRunning: cores + STARTS_BESIDES_CORES,
+      maxWaiting: MAX_WAITING_STARTS,
+      maxWaitMs: MAX_WAIT_FOR_TURN_MS,
+    }),
+    disk,
+    maxVcpus: Math.max(MIN_MAX_VCPUS, cores),
+    availableMiB,
+  });
+}
+
+/** Returns the memory limit of the container, or the memory of the machine if that is smaller. */
+function hostMemMiB(): number {
+  const constrained = process.constrainedMemory();
+  const total = totalmem();
+  return Math.floor((constrained > 0 ? Math.min(constrained, total) : total) / MIB);
+}
+
+function availableMiB(): number {
+  return process.availableMemory() / MIB;
 }
 
 function openFleetNetwork(
