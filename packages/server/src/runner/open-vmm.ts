@@ -1,6 +1,5 @@
 /** Opens the VMM with the machines that it starts VMs from. No other file of the product knows that it is QEMU. */
 import type { Logger } from 'pino';
-import type { ConfinementChoice } from './confinement/confinement-probe.ts';
 import { Jail } from './confinement/jail.ts';
 import { MachineStore, type MachineStoreOptions } from './machine/machine-store.ts';
 import { Qemu } from './qemu/qemu.ts';
@@ -20,13 +19,13 @@ export interface VmmOptions extends Pick<MachineStoreOptions, 'formerDirectory'>
 export interface OpenedVmm {
   vmm: Vmm;
   machines: MachineStore;
-  confinement: ConfinementChoice;
+  jail: Jail;
 }
 
 export async function openVmm(options: VmmOptions, log: Logger): Promise<OpenedVmm> {
   const { machinesDirectory: directory, tools, uid, tscKhz, ...rest } = options;
   const jail = await Jail.open({ launcherPath: tools.jail, uid, log });
-  const { confinement } = jail;
-  const machines = await MachineStore.open({ ...rest, directory, tools, confinement: confinement.kind, log });
-  return { vmm: new Qemu({ jail, machines, tscKhz }, log), machines, confinement };
+  const confinement = jail.confinement.kind;
+  const machines = await MachineStore.open({ ...rest, directory, tools, confinement, log });
+  return { vmm: new Qemu({ jail, machines, tscKhz }, log), machines, jail };
 }

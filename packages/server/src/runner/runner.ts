@@ -47,7 +47,7 @@ export async function startRunner(
   const ranges = await claimRanges(config, log);
   const accounts = openAccounts(config, ranges.uidBase, log);
   const tscKhz = await measureTscKhz(config.tools.hostctl);
-  const { vmm, machines, confinement } = await openVmm(
+  const { vmm, machines, jail } = await openVmm(
     {
       machinesDirectory: join(config.dataDir, 'machines'),
       formerDirectory: join(config.dataDir, 'qemu'),
@@ -74,7 +74,7 @@ export async function startRunner(
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
   machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
   const { fleet, copies, rollbacks, spool, images, builds, plan } = opened;
-  const status = (): RunnerStatus => buildStatus(opened, { accelerators, confinement });
+  const status = (): RunnerStatus => buildStatus(opened, { accelerators, confinement: jail.confinement });
   const served = { fleet, copies, rollbacks, spool, images, builds, plan, status, log };
   const server = await RunnerServer.listen(served, config.socketPath);
   setup.defer(() => server.close());

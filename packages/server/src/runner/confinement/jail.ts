@@ -59,7 +59,8 @@ export interface JailedProgram {
   mounts: readonly Mount[];
   /** Absent if the service runs as an ordinary user. */
   uid?: number;
-  cgroupProcs: readonly string[];
+  /** Directories of its control groups. */
+  cgroups: readonly string[];
   limits: JailLimits;
   /** The child's descriptors from 1 on. The program keeps all, except `input`. */
   stdio: readonly (IOType | number | Stream)[];
@@ -91,9 +92,9 @@ export class Jail {
 
   /** Starts a program without an environment and without a network. */
   start(start: JailedProgram): ChildProcess {
-    const { program, mounts, cgroupProcs, uid, limits, stdio, input } = start;
+    const { program, mounts, uid, limits, stdio, input } = start;
     const plan = {
-      cgroups: cgroupProcs,
+      cgroups: procsOf(start.cgroups),
       mounts,
       limits,
       input,
@@ -139,7 +140,7 @@ export class Jail {
     const { closure } = start.machine;
     const qemu = this.isReduced ? commandOutside(closure) : commandInside(closure);
     return {
-      cgroups: start.cgroups.map((directory) => join(directory, 'cgroup.procs')),
+      cgroups: procsOf(start.cgroups),
       mounts: this.isReduced ? [] : [...closure.mounts, ...layout.mounts],
       ...(isRoot() ? { uid: start.uid } : {}),
       ...(start.tap === undefined ? {} : { tap: start.tap }),
@@ -164,6 +165,11 @@ function limitsOf({ shape, files }: JailedStart): JailLimits {
   const fileSizeBytes = Math.max(shape.memMiB * MIB, Math.ceil(diskBytes * DISK_FORMAT_SHARE)) + 64 * MIB;
   const limits = { openFiles: OPEN_FILES, fileSizeBytes };
   return isRoot() ? { ...limits, tasks: THREADS + shape.vcpus } : limits;
+}
+
+/** The files by which a process enters control groups. */
+function procsOf(cgroups: readonly string[]): string[] {
+  return cgroups.map((directory) => join(directory, 'cgroup.procs'));
 }
 
 function isRoot(): boolean {

@@ -34,7 +34,7 @@ async function build(): Promise<UnpackPlacesOptions> {
     script,
     tar2sqfs: '/usr/bin/tar2sqfs',
     uids: IS_ROOT ? [first, first + 1] : [],
-    enclose: async () => ({ cgroupProcs: [], release: async () => undefined }),
+    enclose: async () => ({ cgroups: [], release: async () => undefined }),
     isInMemory: false,
   };
 }

@@ -32,7 +32,7 @@ export interface UnpackPlacesOptions extends UnpackPrograms {
 
 export interface UnpackPlace extends UnpackPrograms {
   uid: number | undefined;
-  cgroupProcs: readonly string[];
+  cgroups: readonly string[];
 }
 
 export class UnpackPlaces {
@@ -56,11 +56,11 @@ export class UnpackPlaces {
     const index = this.#findFree();
     this.#taken.add(index);
     try {
-      const { cgroupProcs, release } = await enclose(`image-${index}`, limitsOf(isInMemory));
+      const { cgroups, release } = await enclose(`image-${index}`, limitsOf(isInMemory));
       const free = async (): Promise<void> => {
         await release().finally(() => this.#taken.delete(index));
       };
-      return { ...programs, uid: uids[index], cgroupProcs, [Symbol.asyncDispose]: free };
+      return { ...programs, uid: uids[index], cgroups, [Symbol.asyncDispose]: free };
     } catch (error) {
       this.#taken.delete(index);
       throw error;

@@ -78,13 +78,13 @@ async function confine(
   files: UnpackFiles,
   program: string,
 ): Promise<Omit<JailedProgram, 'args' | 'stdio' | 'input'>> {
-  const { jail, uid, cgroupProcs } = place;
+  const { jail, uid, cgroups } = place;
   const own = { source: files.directory, target: INSIDE, writable: true };
   return {
     program,
     mounts: jail.isReduced ? [] : [...(await mountProgram(program)), own],
     ...(uid !== undefined && { uid }),
-    cgroupProcs,
+    cgroups,
     limits: {
       openFiles: OPEN_FILES,
       fileSizeBytes: files.maxFileBytes,
