@@ -3,7 +3,7 @@ import { AppError } from '@coppice/contract';
 import { MasterKeyError } from './control/secrets/master-key.ts';
 import { DatabaseTakenError } from './control/db/database-lease.ts';
 import { SchemaError } from './control/schema/migrate.ts';
-import { PostgresMajorError } from './control/db/postgres/postgres-directory.ts';
+import { PostgresMajorError, PostgresMissingError } from './control/db/postgres/postgres-directory.ts';
 import { InstanceLockedError } from './lib/process/instance-lock.ts';
 
 export class StartError extends Error {
@@ -40,7 +40,8 @@ export function explainStart(error: unknown): unknown {
     error instanceof MasterKeyError ||
     error instanceof DatabaseTakenError ||
     error instanceof SchemaError ||
-    error instanceof PostgresMajorError;
+    error instanceof PostgresMajorError ||
+    error instanceof PostgresMissingError;
   if (isExplained) return new StartError(error.message, error);
   if (error instanceof AppError && error.code === 'invalid_request') return explainOption(error);
   return error instanceof Error ? explainListen(error) : error;

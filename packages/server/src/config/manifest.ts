@@ -17,7 +17,8 @@ const Manifest = z.object({
   nft: z.object({ path: z.string() }).default({ path: 'nft' }),
   ip: z.object({ path: z.string() }).default({ path: 'ip' }),
   mke2fs: z.object({ path: z.string() }),
-  postgres_bin: z.object({ path: z.string() }),
+  // Set-up installs none for a service with DATABASE_URL.
+  postgres_bin: z.object({ path: z.string() }).default({ path: '/usr/lib/postgresql' }),
 });
 export type Manifest = z.infer<typeof Manifest>;
 

@@ -6,22 +6,33 @@ import { assertRestored, configure, coppice, serve, serveUsed } from '../testing
 import { prepareHarness } from '../testing/control-harness.ts';
 import { findInstalledPostgres, findPostgresBin } from '../testing/test-postgres.ts';
 
-test('backup and restore move the own PostgreSQL to another major version', async () => {
+/** Moves the database of a control between two versions, and back to the first where the guide says that is possible. */
+async function moveDatabase(from: string, to: string): Promise<void> {
   await using harness = await prepareHarness({}, 'own');
-  const [from, to] = [await findInstalledPostgres(), await findPostgresBin()];
-  const [earlier, later] = [configure(harness, from), configure(harness, to)];
-  const id = await serveUsed(harness, earlier);
-  const backup = join(harness.directory, 'backup');
-  await coppice(harness, earlier, ['backup', backup]);
+  const [first, second] = [configure(harness, from), configure(harness, to)];
+  const id = await serveUsed(harness, first);
   await harness.stopControl();
+  const backup = join(harness.directory, 'backup');
   if (from !== to) {
-    const refusal = /made by PostgreSQL \d+, but .*COPPICE_POSTGRES_BIN.*"coppice backup"/u;
-    await assert.rejects(harness.startControl(later), refusal);
-    await assert.rejects(coppice(harness, later, ['restore', backup]), refusal);
+    const refusal = /made by PostgreSQL \d+, but .* is \d+: set COPPICE_POSTGRES_BIN.*"coppice backup"/u;
+    await assert.rejects(harness.startControl(second), refusal);
+    await assert.rejects(coppice(harness, second, ['backup', backup]), refusal);
+    await assert.rejects(coppice(harness, second, ['restore', backup]), refusal);
+    await serve(harness, first);
+    await harness.stopControl();
   }
+  await coppice(harness, first, ['backup', backup]);
   const data = join(harness.directory, 'control', 'postgres');
-  await rename(data, `${data}.earlier`);
-  await coppice(harness, later, ['restore', backup]);
-  await serve(harness, later);
+  await rename(data, `${data}.before`);
+  await coppice(harness, second, ['restore', backup]);
+  await serve(harness, second);
   await assertRestored(harness, id);
+}
+
+test('a refused major version leaves the data usable, and backup and restore move it to a later one', async () => {
+  await moveDatabase(await findInstalledPostgres(), await findPostgresBin());
+});
+
+test('they also move it to an earlier one, as from the npm package to that of the distribution', async () => {
+  await moveDatabase(await findPostgresBin(), await findInstalledPostgres());
 });

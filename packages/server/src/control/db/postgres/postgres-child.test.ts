@@ -70,6 +70,15 @@ test('a data directory of another major version is refused with the remedy', asy
   });
 });
 
+test('a directory without programs, as after their removal, is refused with the remedy', async () => {
+  await using options = await setUp();
+  const postgresBin = join(options.runDir, 'removed', 'bin');
+  await assert.rejects(startPostgresChild({ ...options, postgresBin }), {
+    name: 'PostgresMissingError',
+    message: /no PostgreSQL in .*removed\/bin: "npm run setup"/u,
+  });
+});
+
 test('a lock file that names a foreign process does not prevent the start', async () => {
   await using options = await setUp();
   await (await startPostgresChild(options))[Symbol.asyncDispose]();

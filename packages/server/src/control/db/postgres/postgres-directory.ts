@@ -10,6 +10,7 @@ import { stretched } from '../../../lib/waiting/deadline.ts';
 export const DATABASE_USER = 'coppice';
 
 const INITDB_DEADLINE_MS = 120_000;
+const VERSION_DEADLINE_MS = 10_000;
 const MAP_NAME = 'coppice';
 const run = promisify(execFile);
 
@@ -23,18 +24,29 @@ export class PostgresMajorError extends Error {
   constructor({ directory, bin }: PostgresDirectory, { made, found }: { made: string; found: string }) {
     super(
       `${directory} was made by PostgreSQL ${made}, but ${bin} is ${found}: set COPPICE_POSTGRES_BIN to the programs of ` +
-        `PostgreSQL ${made} (such as /usr/lib/postgresql/${made}/bin) and run "npm run setup" to continue with it, ` +
-        'or move the data with "coppice backup" and "coppice restore" (docs/guides/backup.md)',
+        `PostgreSQL ${made} (such as /usr/lib/postgresql/${made}/bin) and run "npm run setup" to continue with it; ` +
+        `"coppice backup" with ${made} and "coppice restore" with ${found} move the data (docs/guides/backup.md)`,
     );
     this.name = 'PostgresMajorError';
   }
 }
 
+export class PostgresMissingError extends Error {
+  constructor(bin: string, cause: unknown) {
+    super(
+      `there is no PostgreSQL in ${bin}: "npm run setup" as root installs it, or finds another that is installed`,
+      { cause },
+    );
+    this.name = 'PostgresMissingError';
+  }
+}
+
 /** Creates the data directory if it does not exist. Removes one that an earlier attempt left incomplete. */
 export async function ensurePostgresDirectory(options: PostgresDirectory): Promise<void> {
+  const found = await findVersion(options.bin);
   const made = await readMajor(options.directory);
   if (made === undefined) await initialize(options);
-  else await checkMajor(options, made);
+  else if (made !== found) throw new PostgresMajorError(options, { made, found });
   await writeAccessRules(options);
 }
 
@@ -47,11 +59,15 @@ async function readMajor(directory: string): Promise<string | undefined> {
   }
 }
 
-async function checkMajor(options: PostgresDirectory, made: string): Promise<void> {
-  const { stdout } = await run(join(options.bin, 'postgres'), ['--version'], { timeout: 10_000 });
-  const major = /(\d+)(?:\.\d+|devel|beta|rc)/.exec(stdout)?.[1];
-  if (major === made) return;
-  throw new PostgresMajorError(options, { made, found: major ?? stdout.trim() });
+/** Returns the major version of the programs. */
+async function findVersion(bin: string): Promise<string> {
+  try {
+    const { stdout } = await run(join(bin, 'postgres'), ['--version'], { timeout: VERSION_DEADLINE_MS });
+    return /(\d+)(?:\.\d+|devel|beta|rc)/.exec(stdout)?.[1] ?? stdout.trim();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw new PostgresMissingError(bin, error);
+    throw error;
+  }
 }
 
 /** Runs initdb under a temporary name. The final name appears only when all is on disk. */
