@@ -15,9 +15,10 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { readAptSources } from '../scripts/setup/packages/apt-sources.mjs';
 import { assetsDirectory, REPOSITORY } from '../scripts/setup/paths.mjs';
+import { GUARD_PATH, GUARD_TEXT } from '../scripts/setup/postgres-packages.mjs';
 import { PREREQUISITES } from '../scripts/setup/prerequisites.mjs';
 import { say } from '../scripts/setup/report.mjs';
 import { run } from '../scripts/setup/run-command.mjs';
@@ -49,7 +50,9 @@ const PACKAGES = [
 /** A machine without internet access may use an old copy of the archive. */
 const APT_OPTIONS = ['Acquire::Check-Valid-Until "false"', 'Acquire::Check-Date "false"'];
 /** Built parts that do not depend on the release of Debian. */
-const BUILT_PARTS = ['agent', 'base-image', 'capture', 'jail', 'postgres'];
+const BUILT_PARTS = ['agent', 'base-image', 'capture', 'jail'];
+/** Installs PostgreSQL as set-up does: without a database of its own. */
+const WITHOUT_CLUSTER = `mkdir -p "$1${dirname(GUARD_PATH)}" && printf '%s' '${GUARD_TEXT}' > "$1${GUARD_PATH}"`;
 /** Directory of Coppice on the host. */
 export const CHECKOUT = '/opt/coppice';
 /** DNS server of the network that QEMU provides for the host. */
@@ -129,6 +132,7 @@ async function bootstrap(root: string, debian: Debian, prepared: string[]): Prom
     '--quiet',
     '--variant=apt',
     include,
+    `--essential-hook=${WITHOUT_CLUSTER}`,
     ...options,
     SUITES[debian],
     root,

@@ -130,6 +130,7 @@ describe('an installation as a service, and its removal', () => {
     assert.deepEqual([existsSync(service.runDir), existsSync(service.unitPath)], [false, false]);
     assert.ok(existsSync(join(service.dataDir, 'control', 'postgres')), 'the database is kept');
     assert.match(said, new RegExp(`${service.dataDir} \\(kept; .*--purge`, 'u'));
+    assert.match(said, /apt-get remove .*; the kept database needs PostgreSQL \d+$/mu);
     assert.deepEqual(loopbackAddresses(), loopback);
     assert.equal(bystander.exitCode ?? bystander.signalCode, null);
   });
@@ -141,6 +142,7 @@ describe('an installation as a service, and its removal', () => {
     assert.deepEqual(readdirSync(service.assetsDir), ['foreign']);
     assert.ok(!existsSync(service.configurationPath));
     assert.match(said, /assets: holds foreign$/mu);
+    assert.doesNotMatch(said, /the kept database/u);
     assert.equal(bystander.exitCode ?? bystander.signalCode, null);
   });
 

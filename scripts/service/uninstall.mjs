@@ -18,6 +18,8 @@ import {
   parseConfigurationFile,
   runDirectory,
 } from '../setup/paths.mjs';
+import { GUARD_PATH, removeGuard } from '../setup/postgres-packages.mjs';
+import { findDataMajor } from '../setup/postgres.mjs';
 import { describeError } from '../setup/setup-error.mjs';
 import { removeAccount } from './account-removal.mjs';
 import { removeCgroups } from './cgroup-removal.mjs';
@@ -61,6 +63,7 @@ export async function uninstall(options) {
   else await removeEntries(ownRunDir, RUN_ENTRIES, report);
   await removeData(options, directories.dataDir, report);
   if (isOfUnit) await removeConfiguration(options, report);
+  if (options.root === '/' && isRoot() && (await removeGuard())) report.remove(GUARD_PATH);
   leavePackages(options, report);
   return report;
 }
@@ -193,8 +196,10 @@ function describeReason(error) {
  * @param {RemovalReport} report
  */
 function leavePackages({ root }, report) {
+  const made = findDataMajor();
   report.leave(
-    'packages that set-up installed (docs/guides/install.md lists them): use apt-get remove for those you do not want',
+    'packages that set-up installed (docs/guides/install.md lists them): use apt-get remove for those you do not want' +
+      (made === undefined ? '' : `; the kept database needs PostgreSQL ${made}`),
   );
   if (root === '/' && existsSync(BACKPORTS_FILE))
     report.leave(

@@ -64,7 +64,7 @@ export async function ensureArtefact(artefact) {
  * @param {unknown} recipe
  * @returns {Promise<string | undefined>} directory of the current build: own, or for an ordinary user that of root
  */
-export async function findArtefact(kind, recipe) {
+async function findArtefact(kind, recipe) {
   const own = await findBuild(join(assetsDirectory(), kind), recipe);
   return own ?? (isRoot() ? undefined : findBuild(join(SYSTEM_ASSETS_DIR, kind), recipe));
 }

@@ -19,7 +19,7 @@ import { manifestPath } from './paths.mjs';
  * @property {{ path: string }} ip
  * @property {{ path: string }} mke2fs
  * @property {{ path: string }} setpriv
- * @property {{ path: string }} postgres_bin  a directory
+ * @property {{ path: string }} [postgres_bin]  a directory; absent if DATABASE_URL makes it unnecessary
  * @property {{ path: string }} node
  */
 

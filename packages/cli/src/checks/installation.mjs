@@ -5,7 +5,7 @@ import { findManifest } from '../../../../scripts/setup/manifest.mjs';
 import { findNode } from '../../../../scripts/setup/node-runtime.mjs';
 import { findDifference } from '../../../../scripts/setup/packages/npm-packages.mjs';
 import { assetsDirectory } from '../../../../scripts/setup/paths.mjs';
-import { findPostgres } from '../../../../scripts/setup/postgres.mjs';
+import { findMismatch, inspectPostgres } from '../../../../scripts/setup/postgres.mjs';
 import { inspectAll, remedyFor } from '../../../../scripts/setup/prerequisites.mjs';
 
 const SETUP = 'npm run setup';
@@ -22,7 +22,7 @@ export function inspectInstallation() {
     ['packages', inspectPrerequisites],
     ['node', inspectNode],
     ['npm packages', inspectNpmPackages],
-    ['postgres', inspectPostgres],
+    ['database', inspectDatabase],
     ['account', inspectAccount],
     ['built parts', inspectBuilt],
   ];
@@ -52,14 +52,14 @@ async function inspectPrerequisites() {
  * @param {import('../../../../scripts/setup/prerequisites.mjs').Finding} finding
  * @returns {Row}
  */
-function describeFinding({ prerequisite, ok, detail, note }) {
+function describeFinding({ prerequisite, ok, detail, note, remedy }) {
   const { name, purpose, scope } = prerequisite;
   if (ok) return { name, status: 'ok', detail: note === undefined ? detail : `${detail}: ${note}` };
   return {
     name,
     status: scope === 'run' && !NETWORK_ONLY.has(name) ? 'fail' : 'warn',
     detail: `${detail} (${purpose})`,
-    remedy: remedyFor(prerequisite),
+    remedy: remedy ?? remedyFor(prerequisite),
   };
 }
 
@@ -84,11 +84,10 @@ async function inspectNpmPackages() {
   return { name: 'npm packages', status: 'fail', detail: difference, remedy: SETUP };
 }
 
-/** @returns {Promise<Row>} */
-async function inspectPostgres() {
-  const directory = await findPostgres();
-  if (directory !== undefined) return { name: 'postgres', status: 'ok', detail: directory };
-  return { name: 'postgres', status: 'fail', detail: 'no PostgreSQL 15 or newer', remedy: SETUP };
+/** @returns {Promise<Row | Row[]>} */
+async function inspectDatabase() {
+  const mismatch = await findMismatch((await inspectPostgres()).version);
+  return mismatch === undefined ? [] : { name: 'database', status: 'fail', ...mismatch };
 }
 
 /** @returns {Promise<Row | Row[]>} */
