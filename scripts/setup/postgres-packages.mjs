@@ -6,10 +6,11 @@
 import { existsSync, rmdirSync, rmSync } from 'node:fs';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { findCandidate } from './apt.mjs';
+import { configurePending, findCandidate } from './apt.mjs';
 import { findExecutable } from './paths.mjs';
 import { findDataMajor } from './postgres.mjs';
 import { run } from './run-command.mjs';
+import { withoutServiceStarts } from './service-guard.mjs';
 import { SetupError } from './setup-error.mjs';
 
 const COMMON = '/etc/postgresql-common';
@@ -53,6 +54,13 @@ export async function withoutMainCluster(install, common = COMMON) {
   const result = await install();
   await removeGuard(common);
   return result;
+}
+
+/** Completes an installation of PostgreSQL that was interrupted: its programs may be there, but not configured yet. */
+export async function finishGuardedInstallation() {
+  if (!existsSync(GUARD_PATH)) return;
+  await withoutServiceStarts(configurePending);
+  await removeGuard();
 }
 
 /**

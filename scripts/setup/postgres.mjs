@@ -112,12 +112,14 @@ export function findDataMajor() {
 
 /**
  * Compares the database with the programs that set-up has chosen.
- * @param {string | undefined} version of the programs
+ * @param {string | undefined} bin their directory
  * @returns {Promise<{ detail: string, remedy: string } | undefined>} undefined if they fit
  */
-export async function findMismatch(version) {
+export async function findMismatch(bin) {
   const made = findDataMajor();
-  if (made === undefined || version === undefined || majorOf(version) === made) return undefined;
+  if (made === undefined || bin === undefined || !hasPrograms(bin)) return undefined;
+  const version = await readVersion(bin);
+  if (version === undefined || majorOf(version) === made) return undefined;
   const fitting = await findPrograms(made);
   const first = fitting === undefined ? `install PostgreSQL ${made}, then run` : 'run';
   return {

@@ -101,11 +101,12 @@ test('the version of the data directory is known, except where the database is e
 });
 
 test('a data directory of another version is reported, with programs of that version if there are any', async () => {
-  assert.equal(await findMismatch('15.18'), undefined);
+  const [bin, fitting] = ['15.18', '98.1'].map((version) => installPrograms(version));
+  assert.equal(await findMismatch(bin), undefined);
   makeData('98');
-  assert.equal(await findMismatch('98.1'), undefined);
+  assert.equal(await findMismatch(fitting), undefined);
   assert.equal(await findMismatch(undefined), undefined);
-  const missing = await findMismatch('15.18');
+  const missing = await findMismatch(bin);
   assert.match(missing?.detail ?? '', /made by PostgreSQL 98, .* not start with 15\.18$/u);
   assert.match(
     missing?.remedy ?? '',
@@ -113,7 +114,7 @@ test('a data directory of another version is reported, with programs of that ver
   );
   installPrograms('97.1', { at: join(directory, 'assets', 'postgres', 'older.1', 'bin') });
   const copy = installPrograms('98.4', { at: join(directory, 'assets', 'postgres', 'earlier.1', 'bin') });
-  const found = await findMismatch('15.18');
+  const found = await findMismatch(bin);
   assert.ok(
     found?.remedy.startsWith(`run COPPICE_POSTGRES_BIN=${copy} npm run setup to keep 98;`),
     found?.remedy,

@@ -127,8 +127,8 @@ async function setUpLocked(options) {
  * @param {Tools} tools
  */
 async function describePostgres(tools) {
-  const { path, version } = tools.get('postgres') ?? {};
-  const mismatch = await findMismatch(version);
+  const path = tools.get('postgres')?.path;
+  const mismatch = await findMismatch(path);
   if (mismatch !== undefined) say(`${mismatch.detail}\n  remedy: ${mismatch.remedy}`);
   return path === undefined ? {} : { postgres_bin: { path } };
 }

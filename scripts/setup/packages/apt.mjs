@@ -80,6 +80,11 @@ export async function installPackages(request) {
 /** Completes an installation that was killed: until then apt refuses to work and asks for this to be done by hand. */
 async function finishInterruptedInstallation() {
   if ((await readdir('/var/lib/dpkg/updates')).length === 0) return;
+  await configurePending();
+}
+
+/** Configures packages that are unpacked. */
+export async function configurePending() {
   say('finishing an installation that was interrupted');
   await run('dpkg', ['--force-confdef', '--force-confold', '--configure', '--pending'], {
     step: 'finishing an interrupted installation',

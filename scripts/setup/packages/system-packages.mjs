@@ -1,7 +1,7 @@
 import { assertApt, candidateIsAtLeast, ensureBackports, installPackages, updateOnce } from './apt.mjs';
 import { readOperatingSystem } from '../operating-system.mjs';
 import { isRoot } from '../paths.mjs';
-import { withoutMainCluster } from '../postgres-packages.mjs';
+import { finishGuardedInstallation, withoutMainCluster } from '../postgres-packages.mjs';
 import { inspectAll, installLine, remedyFor } from '../prerequisites.mjs';
 import { say } from '../report.mjs';
 import { disableServices, withoutServiceStarts } from './service-guard.mjs';
@@ -17,6 +17,7 @@ import { describeError, SetupError } from '../setup-error.mjs';
  * @returns {Promise<Map<string, Finding>>} by name
  */
 export async function ensureSystemPackages(scopes) {
+  if (isRoot()) await finishGuardedInstallation();
   let findings = await inspectAll(scopes);
   const missing = findings.filter((finding) => !finding.ok);
   const faulty = missing.find(({ remedy }) => remedy !== undefined);

@@ -5,7 +5,7 @@ import { findManifest } from '../../../../scripts/setup/manifest.mjs';
 import { findNode } from '../../../../scripts/setup/node-runtime.mjs';
 import { findDifference } from '../../../../scripts/setup/packages/npm-packages.mjs';
 import { assetsDirectory } from '../../../../scripts/setup/paths.mjs';
-import { findMismatch, inspectPostgres } from '../../../../scripts/setup/postgres.mjs';
+import { findMismatch, hasPrograms } from '../../../../scripts/setup/postgres.mjs';
 import { inspectAll, remedyFor } from '../../../../scripts/setup/prerequisites.mjs';
 
 const SETUP = 'npm run setup';
@@ -84,9 +84,17 @@ async function inspectNpmPackages() {
   return { name: 'npm packages', status: 'fail', detail: difference, remedy: SETUP };
 }
 
-/** @returns {Promise<Row | Row[]>} */
+/**
+ * Inspects the programs that the service starts: those that the last set-up chose.
+ * @returns {Promise<Row | Row[]>}
+ */
 async function inspectDatabase() {
-  const mismatch = await findMismatch((await inspectPostgres()).version);
+  const bin = (await findManifest())?.postgres_bin?.path;
+  if (bin !== undefined && !hasPrograms(bin)) {
+    const detail = `${bin}, which the service starts, holds no PostgreSQL any more`;
+    return { name: 'database', status: 'fail', detail, remedy: SETUP };
+  }
+  const mismatch = await findMismatch(bin);
   return mismatch === undefined ? [] : { name: 'database', status: 'fail', ...mismatch };
 }
 
