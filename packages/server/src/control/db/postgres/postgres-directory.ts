@@ -23,9 +23,10 @@ export interface PostgresDirectory {
 export class PostgresMajorError extends Error {
   constructor({ directory, bin }: PostgresDirectory, { made, found }: { made: string; found: string }) {
     super(
-      `${directory} was made by PostgreSQL ${made}, but ${bin} is ${found}: set COPPICE_POSTGRES_BIN to the programs of ` +
-        `PostgreSQL ${made} (such as /usr/lib/postgresql/${made}/bin; "npm run doctor" looks for them) and run "npm run setup" to continue with it; ` +
-        `"coppice backup" with ${made} and "coppice restore" with ${found} move the data (docs/guides/backup.md)`,
+      `${directory} was made by PostgreSQL ${made}, but ${bin} is ${found}: set COPPICE_POSTGRES_BIN to the programs ` +
+        `of PostgreSQL ${made} (such as /usr/lib/postgresql/${made}/bin; "npm run doctor" looks for them) and run ` +
+        `"npm run setup" to continue with it; "coppice backup" with ${made} and "coppice restore" with ${found} move ` +
+        'the data (docs/guides/backup.md)',
     );
     this.name = 'PostgresMajorError';
   }
