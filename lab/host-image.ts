@@ -18,7 +18,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { readAptSources } from '../scripts/setup/packages/apt-sources.mjs';
 import { assetsDirectory, REPOSITORY } from '../scripts/setup/paths.mjs';
-import { GUARD_PATH, GUARD_TEXT } from '../scripts/setup/postgres-packages.mjs';
+import { GUARD_PATH, GUARD_TEXT } from '../scripts/setup/packages/postgres-packages.mjs';
 import { PREREQUISITES } from '../scripts/setup/prerequisites.mjs';
 import { say } from '../scripts/setup/report.mjs';
 import { run } from '../scripts/setup/run-command.mjs';

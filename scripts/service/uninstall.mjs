@@ -18,7 +18,7 @@ import {
   parseConfigurationFile,
   runDirectory,
 } from '../setup/paths.mjs';
-import { GUARD_PATH, removeGuard } from '../setup/postgres-packages.mjs';
+import { GUARD_PATH, removeGuard } from '../setup/packages/postgres-packages.mjs';
 import { findDataMajor } from '../setup/postgres.mjs';
 import { describeError } from '../setup/setup-error.mjs';
 import { removeAccount } from './account-removal.mjs';

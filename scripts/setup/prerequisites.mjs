@@ -35,7 +35,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expandPattern } from './expand-pattern.mjs';
 import { findExecutable, isExecutable } from './paths.mjs';
-import { choosePostgresPackages } from './postgres-packages.mjs';
+import { choosePostgresPackages } from './packages/postgres-packages.mjs';
 import { inspectPostgres, MINIMUM_MAJOR } from './postgres.mjs';
 import { run } from './run-command.mjs';
 import { compareVersions } from './version.mjs';

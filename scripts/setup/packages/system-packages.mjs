@@ -1,7 +1,7 @@
 import { assertApt, candidateIsAtLeast, ensureBackports, installPackages, updateOnce } from './apt.mjs';
 import { readOperatingSystem } from '../operating-system.mjs';
 import { isRoot } from '../paths.mjs';
-import { finishGuardedInstallation, withoutMainCluster } from '../postgres-packages.mjs';
+import { finishGuardedInstallation, withoutMainCluster } from './postgres-packages.mjs';
 import { inspectAll, installLine, remedyFor } from '../prerequisites.mjs';
 import { say } from '../report.mjs';
 import { disableServices, withoutServiceStarts } from './service-guard.mjs';

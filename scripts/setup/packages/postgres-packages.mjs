@@ -7,11 +7,11 @@ import { existsSync, rmdirSync, rmSync } from 'node:fs';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { configurePending, findCandidate } from './apt.mjs';
-import { findExecutable } from './paths.mjs';
-import { findDataMajor } from './postgres.mjs';
-import { run } from './run-command.mjs';
+import { findExecutable } from '../paths.mjs';
+import { findDataMajor } from '../postgres.mjs';
+import { run } from '../run-command.mjs';
 import { withoutServiceStarts } from './service-guard.mjs';
-import { SetupError } from './setup-error.mjs';
+import { SetupError } from '../setup-error.mjs';
 
 const COMMON = '/etc/postgresql-common';
 const CONFIGURATION = 'createcluster.conf';
