@@ -21,8 +21,12 @@ const (
 )
 
 // Install applies the filter to the calling thread, permanently. The kernel refuses it without no_new_privs.
-func Install() error {
-	program := assemble(rulesFor(uint32(os.Getpid())))
+func Install(noFallocate bool) error {
+	rules := rulesFor(uint32(os.Getpid()))
+	if noFallocate {
+		rules = append(rules, rule{number: unix.SYS_FALLOCATE, errno: unix.EOPNOTSUPP})
+	}
+	program := assemble(rules)
 	description := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&description)))
 	if errno != 0 {

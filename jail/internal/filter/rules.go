@@ -124,6 +124,8 @@ func processRules(pid uint32) []rule {
 	rules := []rule{
 		{unix.SYS_CLONE, []condition{not(thread)}, unix.EPERM},
 		{unix.SYS_CLONE, []condition{not(space)}, unix.EPERM},
+		// A program that ends with the runner cannot change that.
+		{unix.SYS_PRCTL, []condition{equal(0, unix.PR_SET_PDEATHSIG)}, unix.EPERM},
 		{unix.SYS_PRLIMIT64, []condition{not(equal(0, 0)), not(equal(0, pid))}, unix.EPERM},
 	}
 	for _, number := range signalCalls {

@@ -2,7 +2,7 @@
 // order is the design:
 //
 //	cgroups, out-of-memory score → TAP → namespaces and root directory → limits → user, capabilities, no_new_privs
-//	→ descriptors → system calls → execve
+//	→ end with the parent → descriptors → system calls → execve
 //
 // The process keeps its id and start time, by which the runner identifies it. All steps run on the main thread.
 package launch
@@ -10,6 +10,7 @@ package launch
 import (
 	"fmt"
 	"io"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -30,11 +31,12 @@ const outOfMemoryScore = "500"
 
 // Run becomes the program of the plan that it reads. It returns only if a step has failed.
 func Run(input io.Reader) error {
+	parent := os.Getppid()
 	wanted, err := plan.Read(input)
 	if err != nil {
 		return err
 	}
-	if err := confine(wanted); err != nil {
+	if err := confine(wanted, parent); err != nil {
 		return err
 	}
 	// Do not make the system call directly: the runtime must not start a thread at the moment when all threads end.
@@ -42,7 +44,7 @@ func Run(input io.Reader) error {
 		syscall.Exec(wanted.Program, append([]string{wanted.Program}, wanted.Arguments...), []string{}))
 }
 
-func confine(wanted *plan.Plan) error {
+func confine(wanted *plan.Plan, parent int) error {
 	if err := enterCgroups(wanted.Cgroups); err != nil {
 		return err
 	}
@@ -64,11 +66,16 @@ func confine(wanted *plan.Plan) error {
 	if err := privilege.Drop(wanted.Identity); err != nil {
 		return err
 	}
+	if wanted.EndWithParent {
+		if err := privilege.EndWith(parent); err != nil {
+			return err
+		}
+	}
 	if err := descriptor.Settle(wanted.Descriptors, wanted.Input); err != nil {
 		return err
 	}
 	unix.Umask(fileMask)
-	return filter.Install()
+	return filter.Install(wanted.NoFallocate)
 }
 
 // enterCgroups moves the whole process: 0 stands for the process that writes.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,6 +50,7 @@ type view struct {
 	Far           string
 	Environment   int
 	Input         string
+	Fallocate     string
 	Descriptors   []int
 	OpenFiles     uint64
 }
@@ -75,6 +77,7 @@ func look() view {
 	seen.Own = string(content) + fmt.Sprint(err)
 	seen.ReadOnly = fmt.Sprint(os.WriteFile("/read-only/new", nil, 0o600))
 	seen.Far = fmt.Sprint(writeAt("/own/large", 1<<20))
+	seen.Fallocate = fmt.Sprint(allocateAt("/own/file"))
 	seen.Probe = fmt.Sprint(probe.Run(&bytes.Buffer{}))
 	return seen
 }
@@ -91,6 +94,15 @@ func writeAt(path string, offset int64) error {
 		return errno
 	}
 	return err
+}
+
+func allocateAt(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return unix.Fallocate(int(file.Fd()), 0, 0, 4096)
 }
 
 const (
@@ -177,7 +189,7 @@ func TestAProgramFindsItselfInTheJailOfItsPlan(t *testing.T) {
 	}
 	want := view{
 		Pid: pid, UID: testUser, GID: testUser, Probe: "<nil>", Names: []string{"bin", "dev", "own", "read-only"},
-		Own: "mine<nil>", ReadOnly: "open /read-only/new: read-only file system", Far: "file too large",
+		Fallocate: "<nil>", Own: "mine<nil>", ReadOnly: "open /read-only/new: read-only file system", Far: "file too large",
 		Descriptors: []int{4}, OpenFiles: 77,
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -196,6 +208,52 @@ func TestADescriptorBecomesStandardInputAndIsNotKeptBeside(t *testing.T) {
 	}
 	if got.Input != "mine" || fmt.Sprint(got.Descriptors) != "[4]" {
 		t.Errorf("got input %q and descriptors %v", got.Input, got.Descriptors)
+	}
+}
+
+func TestAProgramThatMayNotReserveSpaceIsRefusedFallocate(t *testing.T) {
+	requireRoot(t)
+	wanted := preparePlan(t)
+	wanted.NoFallocate = true
+	_, stdout, stderr := launch(t, wanted)
+	var got view
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatalf("%v: %s %s", err, stdout, stderr)
+	}
+	if got.Fallocate != "operation not supported" {
+		t.Errorf("got %q", got.Fallocate)
+	}
+}
+
+// The launcher's parent is a shell that ends at once; the program would otherwise wait for the end of its input for ever.
+func TestAProgramEndsWithTheProcessThatStartedIt(t *testing.T) {
+	requireRoot(t)
+	wanted, input := preparePlan(t), 5
+	wanted.EndWithParent, wanted.Input, wanted.Descriptors = true, &input, nil
+	text, err := json.Marshal(wanted)
+	must(t, err)
+	planned := filepath.Join(t.TempDir(), "plan")
+	must(t, os.WriteFile(planned, text, 0o600))
+	self, err := os.Executable()
+	must(t, err)
+	waiting, holder, err := os.Pipe()
+	must(t, err)
+	defer holder.Close()
+	// The shell waits for a moment in which the launcher has become the program.
+	command := exec.Command("sh", "-c", `"$0" as-launcher < "$1" & echo $!; sleep 1`, self, planned)
+	command.ExtraFiles = []*os.File{waiting, waiting, waiting}
+	command.WaitDelay = time.Second
+	output, err := command.Output()
+	if !errors.Is(err, exec.ErrWaitDelay) {
+		must(t, err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(output)))
+	must(t, err)
+	for deadline := time.Now().Add(endsWithin); unix.Kill(pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+			t.Fatal("the program has survived")
+		}
 	}
 }
 

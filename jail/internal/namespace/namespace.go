@@ -15,7 +15,7 @@ import (
 // The root directory holds only mount points, and is read-only once they exist.
 const (
 	rootSize   = "64k"
-	rootInodes = "256"
+	rootInodes = "1024"
 )
 
 // tree is a mount that has been made but is not in a namespace yet.

@@ -36,6 +36,10 @@ type Plan struct {
 	Descriptors []int `json:"descriptors"`
 	// Input is the descriptor that becomes standard input. It is absent for a program whose standard input is empty.
 	Input *int `json:"input"`
+	// EndWithParent ends the program when the process that started the launcher ends.
+	EndWithParent bool `json:"end_with_parent"`
+	// NoFallocate refuses fallocate: the program can fill a disk only as fast as it writes.
+	NoFallocate bool `json:"no_fallocate"`
 	// Program is a path inside the jail.
 	Program   string   `json:"program"`
 	Arguments []string `json:"arguments"`

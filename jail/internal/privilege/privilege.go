@@ -4,6 +4,7 @@ package privilege
 
 import (
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -32,6 +33,18 @@ func Drop(identity *plan.Identity) error {
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("refusing new privileges: %w", err)
+	}
+	return nil
+}
+
+// EndWith ends this process when its parent ends. A change of identity would undo it, so it comes after Drop. `parent` is
+// the process that was the parent at first: one that has ended by now is not seen by the kernel any more.
+func EndWith(parent int) error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("ending with the parent: %w", err)
+	}
+	if now := os.Getppid(); now != parent {
+		return fmt.Errorf("the parent %d has ended", parent)
 	}
 	return nil
 }
