@@ -250,6 +250,7 @@ function openImages(
       uids: accounts.images,
       enclose: (unit, limits) => cgroups.enclose(unit, limits),
       isInMemory: isTmpfs(config.dataDir),
+      log: parts.log,
     },
     mirrors: config.registryMirrors,
     insecureRegistries: [...config.insecureRegistries],

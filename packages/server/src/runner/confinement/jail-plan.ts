@@ -40,6 +40,9 @@ export interface JailPlan {
   descriptors: readonly number[];
   /** Descriptor that becomes standard input; absent if standard input is empty. */
   input?: number;
+  /** Whether the program ends with the runner, and whether it is refused fallocate; default false. */
+  endWithParent?: boolean;
+  noFallocate?: boolean;
   program: string;
   args: readonly string[];
 }
@@ -68,6 +71,8 @@ export function encodePlan(kind: Confinement, plan: JailPlan): string {
     tap: plan.tap ?? null,
     descriptors: plan.descriptors,
     input: plan.input ?? null,
+    end_with_parent: plan.endWithParent ?? false,
+    no_fallocate: plan.noFallocate ?? false,
     program: plan.program,
     arguments: plan.args,
   });

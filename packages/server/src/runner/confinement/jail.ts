@@ -2,7 +2,8 @@
 import { spawn, type ChildProcess, type IOType, type SpawnOptions } from 'node:child_process';
 import { closeSync, openSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Stream } from 'node:stream';
+import type { Stream, Writable } from 'node:stream';
+import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Machine } from '../machine/machine-store.ts';
 import type { MachineShape } from '../vm/shape.ts';
@@ -50,7 +51,7 @@ export interface JailedStart {
   descriptors: readonly (number | 'ignore')[];
 }
 
-/** A program that is not QEMU. It ends with the runner, or soon after. */
+/** A program that is not QEMU. It ends with the runner, and cannot reserve space on a disk. */
 export interface JailedProgram {
   /** Path on the host, at which it is also mounted. */
   program: string;
@@ -99,6 +100,8 @@ export class Jail {
       limits,
       input,
       args: start.args,
+      endWithParent: true,
+      noFallocate: true,
       ...(uid !== undefined && { uid }),
     };
     const kept = stdio
@@ -126,6 +129,10 @@ export class Jail {
     const { kind } = this.confinement;
     const { command, args } = launcherCommand(kind, this.#options.launcherPath);
     const child = spawn(command, args, { ...how, env: {}, stdio: ['pipe', ...stdio] });
+    // Without free descriptors there are no pipes, and the error comes later as an event.
+    child.on('error', (error) => this.#options.log.debug({ err: error }, 'the launcher was not started'));
+    if ((child.stdin as Writable | null | undefined) === undefined)
+      throw new AppError('unavailable', 'the runner has no file descriptors left; try again later');
     // A launcher that exits before it has read the plan gives the reason among the program's messages.
     child.stdin?.on('error', (error) =>
       this.#options.log.debug({ err: error }, 'the launcher closed its input'),

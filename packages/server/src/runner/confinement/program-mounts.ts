@@ -1,4 +1,4 @@
-/** What a program of the host needs in a jail: itself and the libraries that it loads, under the host's paths. */
+/** Lists the files of a program of the host for a jail: itself and the libraries that it loads, under the host's paths. */
 import { realpathSync } from 'node:fs';
 import { runCommand } from '../../lib/process/run-command.ts';
 import type { Mount } from './jail-plan.ts';

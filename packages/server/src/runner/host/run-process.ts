@@ -48,6 +48,11 @@ export async function runProcess(options: ProcessOptions): Promise<Buffer> {
     // A process group of its own, so that its children are killed with it.
     detached: true,
   });
+  // Without free descriptors there are no pipes, and the error comes later as an event.
+  if ((child.stdin as Writable | undefined) === undefined) {
+    child.on('error', () => undefined);
+    throw new ProcessError(`${options.command}: there are no file descriptors left`, { stderr: '' });
+  }
   const kill = () => killGroup(child);
   stop.addEventListener('abort', kill, { once: true });
   const stdout = new BoundedOutput(options.maxStdoutBytes ?? 0, kill);

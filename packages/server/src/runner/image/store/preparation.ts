@@ -48,7 +48,7 @@ export async function prepareImage(image: PullableImage, options: PreparationOpt
   const maxBytes = 2 * maxUnpackedBytes(totalBytes, limits);
   const space = { maxBytes, minFreeBytes: limits.minFreeBytes };
   return withinSpace(stagingPath, space, options.signal, async (signal) => {
-    await using place = await places.take();
+    await using place = await places.take(maxBytes);
     await using unpacker = await Unpacker.start(place, {
       directory: join(stagingPath, 'layers'),
       maxFileBytes: maxBytes,

@@ -72,7 +72,8 @@ export class StoredImages {
   static async open(directory: string, log: Logger): Promise<StoredImages> {
     const images = new StoredImages(directory);
     await rm(images.#stagingPath, { recursive: true, force: true, maxRetries: 5 });
-    await mkdir(images.#stagingPath, { recursive: true, mode: 0o700 });
+    await mkdir(images.#stagingPath, { recursive: true, mode: DIRECTORY_MODE });
+    await chmod(images.#stagingPath, DIRECTORY_MODE);
     await mkdir(images.#imagesPath, { recursive: true, mode: DIRECTORY_MODE });
     await chmod(images.#imagesPath, DIRECTORY_MODE);
     for (const name of await readdir(images.#imagesPath)) {
@@ -107,6 +108,8 @@ export class StoredImages {
   /** Makes a staging directory on the file system of the images; disposing it removes it. */
   async makeStaging(): Promise<AsyncDisposable & { path: string }> {
     const path = await mkdtemp(join(this.#stagingPath, 'image-'));
+    // Where programs have no mounts of their own, the user of a preparation reaches its files by their path.
+    await chmod(path, DIRECTORY_MODE);
     return {
       path,
       [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true, maxRetries: 5 }),

@@ -1,4 +1,4 @@
-/** What tests unpack layers with: the real launcher, and the real script, built from these sources. */
+/** Tests unpack layers with the real launcher, and with the real script, built from these sources. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -36,5 +36,6 @@ async function build(): Promise<UnpackPlacesOptions> {
     uids: IS_ROOT ? [first, first + 1] : [],
     enclose: async () => ({ cgroups: [], release: async () => undefined }),
     isInMemory: false,
+    log: pino({ level: 'silent' }),
   };
 }

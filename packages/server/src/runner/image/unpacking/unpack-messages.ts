@@ -1,4 +1,4 @@
-/** What the runner and an unpacking process say to each other. It imports nothing that the process does not need. */
+/** The protocol between the runner and an unpacking process. This file imports nothing that the process does not need. */
 import type { TreeLimits } from '../layers/tree-budget.ts';
 
 /** Descriptors of the process: commands and answers, the merged archive, and from {@link FIRST_LAYER} on the stored layers. */
@@ -6,15 +6,16 @@ export const CONTROL = 3;
 export const MERGED = 4;
 export const FIRST_LAYER = 5;
 
-/** The largest answer in bytes, and the number of answers after which a process is taken for hostile. */
+/** The largest answer in bytes. */
 export const MAX_LINE_BYTES = 8192;
-export const MAX_LINES = 100_000;
+/** Time between two reports of progress. */
+export const PROGRESS_INTERVAL_MS = 250;
 export const MAX_REASON = 2000;
 
 /** The argument of the process. */
 export interface UnpackStart {
-  /** Directory of the files `0`, `1`, …, which exist: the archives of the layers, the lowest first. */
-  directory: string;
+  /** Paths of the archives of the layers, the lowest first. The files exist. */
+  paths: readonly string[];
   /** The largest size of each archive. */
   maxBytes: readonly number[];
   limits: TreeLimits;
@@ -25,11 +26,11 @@ export const MERGE = 'merge\n';
 
 /** The answers, one a line. */
 export type UnpackLine =
-  /** The digest of an archive that was written. */
+  /** An archive was written, with this digest. */
   | { layer: number; digest: string }
-  /** What is wrong with a layer. */
+  /** A layer is damaged or breaks a limit. */
   | { layer: number; fault: string }
-  /** What is wrong with the layers together. */
+  /** The layers together break a limit. */
   | { fault: string }
   /** A fault of the process or its host. */
   | { error: string; code?: string | undefined }
@@ -42,5 +43,5 @@ export type UnpackLine =
 
 /** Cuts a reason to the size that the other side accepts. */
 export function shorten(reason: string): string {
-  return reason.slice(0, MAX_REASON);
+  return reason.slice(0, MAX_REASON).toWellFormed();
 }

@@ -1,5 +1,6 @@
 /** Where and as whom preparations of images run: each has a user and a control group that no other one has. */
 import { cpus } from 'node:os';
+import type { Logger } from 'pino';
 import { invariant } from '../../../lib/invariant.ts';
 import type { Enclosure } from '../../confinement/cgroup-tree.ts';
 import type { Jail } from '../../confinement/jail.ts';
@@ -11,7 +12,8 @@ const GIB = 1024 ** 3;
 const MEM_BYTES = 3 * GIB;
 /** A preparation yields to sandboxes: the share of a VM with half a vCPU. */
 const WEIGHT = 0.5;
-const TASKS = 256;
+/** Threads of Node.js; tar2sqfs has some for each CPU. */
+const NODE_TASKS = 128;
 
 interface UnpackPrograms {
   jail: Jail;
@@ -28,9 +30,11 @@ export interface UnpackPlacesOptions extends UnpackPrograms {
   enclose: (unit: string, limits: UnitLimits) => Promise<Enclosure>;
   /** Whether the images lie in memory, which then counts as that of the preparation. */
   isInMemory: boolean;
+  log: Logger;
 }
 
 export interface UnpackPlace extends UnpackPrograms {
+  log: Logger;
   uid: number | undefined;
   cgroups: readonly string[];
 }
@@ -45,22 +49,28 @@ export class UnpackPlaces {
 
   /** Ends what preparations of an earlier runner process may have left, before anything touches their files. */
   static async open(options: UnpackPlacesOptions): Promise<UnpackPlaces> {
-    for (const uid of options.uids)
-      for (const identity of listProcessesOfUids(uid, uid)) await killAndWait(identity);
+    for (const uid of options.uids) await endAll(uid);
     return new UnpackPlaces(options);
   }
 
-  /** Takes a place until the result is disposed; its processes have ended by then. */
-  async take(): Promise<UnpackPlace & AsyncDisposable> {
-    const { uids, enclose, isInMemory, ...programs } = this.#options;
+  /**
+   * Takes a place until the result is disposed. Throws if a process of its user cannot be ended.
+   * @param maxBytes  the most bytes that all its files may have together
+   */
+  async take(maxBytes: number): Promise<UnpackPlace & AsyncDisposable> {
+    const { uids, enclose, isInMemory, log, ...programs } = this.#options;
     const index = this.#findFree();
     this.#taken.add(index);
     try {
-      const { cgroups, release } = await enclose(`image-${index}`, limitsOf(isInMemory));
+      const uid = uids[index];
+      if (uid !== undefined) await endAll(uid);
+      const { cgroups, release } = await enclose(`image-${index}`, limitsOf(isInMemory ? maxBytes : 0));
+      // What is left is removed before the place is used again; the preparation has its result.
       const free = async (): Promise<void> => {
-        await release().finally(() => this.#taken.delete(index));
+        await release().catch((error: unknown) => log.warn({ err: error }, 'a control group is left over'));
+        this.#taken.delete(index);
       };
-      return { ...programs, uid: uids[index], cgroups, [Symbol.asyncDispose]: free };
+      return { ...programs, log, uid, cgroups, [Symbol.asyncDispose]: free };
     } catch (error) {
       this.#taken.delete(index);
       throw error;
@@ -76,11 +86,20 @@ export class UnpackPlaces {
   }
 }
 
-function limitsOf(isInMemory: boolean): UnitLimits {
+async function endAll(uid: number): Promise<void> {
+  await Promise.all(listProcessesOfUids(uid, uid).map((identity) => killAndWait(identity)));
+}
+
+/** The tasks that the two programs of a preparation may have together. */
+export function maxTasks(): number {
+  return NODE_TASKS + 2 * cpus().length;
+}
+
+function limitsOf(fileBytesInMemory: number): UnitLimits {
   return {
-    memBytes: isInMemory ? Number.MAX_SAFE_INTEGER : MEM_BYTES,
+    memBytes: MEM_BYTES + fileBytesInMemory,
     cpuPercent: cpus().length * 100,
     weight: WEIGHT,
-    tasks: TASKS,
+    tasks: maxTasks(),
   };
 }

@@ -2,22 +2,18 @@
 import type { ChildProcess } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import type { Socket } from 'node:net';
-import { cpus } from 'node:os';
 import { join } from 'node:path';
+import { AppError } from '@coppice/contract';
 import type { JailedProgram } from '../../confinement/jail.ts';
 import { mountProgram } from '../../confinement/program-mounts.ts';
 import { squashfsArguments } from '../layers/squashfs.ts';
 import { FIRST_LAYER, type UnpackStart } from './unpack-messages.ts';
-import type { UnpackPlace } from './unpack-places.ts';
+import { maxTasks, type UnpackPlace } from './unpack-places.ts';
 
 /** Name of the image in the directory of a preparation. */
 export const IMAGE_NAME = 'image';
-const INSIDE = '/layers';
 const FIRST_PIPE = 3;
 const OPEN_FILES = 1024;
-/** Threads of Node.js, beside those of tar2sqfs, which has some for each CPU. */
-const THREADS = 128;
-
 /** The files that the programs work on. */
 export interface UnpackFiles {
   directory: string;
@@ -29,13 +25,14 @@ export interface UnpackFiles {
 export async function startUnpacking(
   place: UnpackPlace,
   files: UnpackFiles,
-  start: Omit<UnpackStart, 'directory'>,
+  start: Omit<UnpackStart, 'paths'>,
 ): Promise<ChildProcess> {
-  const program = await confine(place, files, place.node);
+  const names = [...start.maxBytes.keys()].map(String);
+  const program = await confine(place, files, { program: place.node, names });
   const script = openSync(place.script, 'r');
   try {
     const pipes = FIRST_LAYER - FIRST_PIPE + start.maxBytes.length;
-    const asked: UnpackStart = { ...start, directory: directoryIn(place, files) };
+    const asked: UnpackStart = { ...start, paths: names.map((name) => pathIn(place, files, name)) };
     return place.jail.start({
       ...program,
       args: ['--input-type=module', '-', JSON.stringify(asked)],
@@ -54,11 +51,13 @@ export async function startPacking(
   files: UnpackFiles,
   archive: Socket,
 ): Promise<ChildProcess> {
-  const program = await confine(place, files, place.tar2sqfs);
+  const program = await confine(place, files, { program: place.tar2sqfs, names: [IMAGE_NAME] });
+  if (archive.destroyed)
+    throw new AppError('internal', 'the unpacking process has closed the merged archive');
   try {
     return place.jail.start({
       ...program,
-      args: squashfsArguments(join(directoryIn(place, files), IMAGE_NAME)),
+      args: squashfsArguments(pathIn(place, files, IMAGE_NAME)),
       stdio: ['ignore', 'pipe', archive],
       input: FIRST_PIPE,
     });
@@ -68,27 +67,32 @@ export async function startPacking(
   }
 }
 
-/** Path of the directory as the programs see it. */
-function directoryIn({ jail }: UnpackPlace, { directory }: UnpackFiles): string {
-  return jail.isReduced ? directory : INSIDE;
+/** Path of a file as the programs see it. */
+function pathIn({ jail }: UnpackPlace, { directory }: UnpackFiles, name: string): string {
+  return jail.isReduced ? join(directory, name) : `/layers/${name}`;
 }
 
+/** Each file is mounted by itself: the program has no directory in which it could make or replace one. */
 async function confine(
   place: UnpackPlace,
   files: UnpackFiles,
-  program: string,
+  { program, names }: { program: string; names: readonly string[] },
 ): Promise<Omit<JailedProgram, 'args' | 'stdio' | 'input'>> {
   const { jail, uid, cgroups } = place;
-  const own = { source: files.directory, target: INSIDE, writable: true };
+  const own = names.map((name) => ({
+    source: join(files.directory, name),
+    target: pathIn(place, files, name),
+    writable: true,
+  }));
   return {
     program,
-    mounts: jail.isReduced ? [] : [...(await mountProgram(program)), own],
+    mounts: jail.isReduced ? [] : [...(await mountProgram(program)), ...own],
     ...(uid !== undefined && { uid }),
     cgroups,
     limits: {
       openFiles: OPEN_FILES,
       fileSizeBytes: files.maxFileBytes,
-      ...(uid !== undefined && { tasks: THREADS + 2 * cpus().length }),
+      ...(uid !== undefined && { tasks: maxTasks() }),
     },
   };
 }

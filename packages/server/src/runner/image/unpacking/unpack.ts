@@ -3,9 +3,7 @@
  * jail, with the archives of one image in reach and nothing else. It reads stored layers from its descriptors, unpacks
  * them, and on command writes the merged archive to a descriptor, for tar2sqfs.
  */
-import { writeSync } from 'node:fs';
 import { Socket } from 'node:net';
-import { join } from 'node:path';
 import { readLayers, writeFlatTar } from '../layers/flatten.ts';
 import { unpackLayer } from '../layers/layer-unpacking.ts';
 import { LayerError } from '../tar/layer-error.ts';
@@ -15,12 +13,11 @@ import {
   FIRST_LAYER,
   MERGE,
   MERGED,
+  PROGRESS_INTERVAL_MS,
   shorten,
   type UnpackLine,
   type UnpackStart,
 } from './unpack-messages.ts';
-
-const PROGRESS_INTERVAL_MS = 100;
 
 const start = JSON.parse(process.argv[2] ?? '') as UnpackStart;
 const { signal } = new AbortController();
@@ -38,10 +35,10 @@ function explain(error: unknown): UnpackLine {
 
 /** A layer that fails ends its own input only: the runner decides what becomes of the others. */
 async function unpack(layer: number): Promise<void> {
-  const input = new Socket({ fd: FIRST_LAYER + layer });
+  const input = ignoreErrors(new Socket({ fd: FIRST_LAYER + layer }));
   try {
     const digest = await unpackLayer(input, {
-      targetPath: pathOf(layer),
+      targetPath: start.paths[layer] ?? '',
       maxBytes: start.maxBytes[layer] ?? 0,
       signal,
     });
@@ -53,28 +50,35 @@ async function unpack(layer: number): Promise<void> {
   }
 }
 
-function pathOf(layer: number): string {
-  return join(start.directory, String(layer));
-}
-
 async function merge(): Promise<void> {
-  const paths = start.maxBytes.map((_, layer) => pathOf(layer));
+  const { paths } = start;
   const tree = await readLayers(paths, start.limits, signal);
   say({ content_bytes: tree.contentBytes });
   const progress = new Progress();
-  const output = new Socket({ fd: MERGED });
+  const output = ignoreErrors(new Socket({ fd: MERGED }));
   await writeFlatTar(tree, paths, new TarWriter((chunk) => writeTo(output, chunk)), {
     signal,
     onBytes: (bytes) => progress.add(bytes),
   });
   progress.end();
-  await new Promise<void>((resolve) => output.end(resolve));
+  await endOf(output);
   say({ acls: tree.acls });
+}
+
+/** The reads and writes fail too, with the same error. */
+function ignoreErrors(socket: Socket): Socket {
+  return socket.on('error', () => undefined);
 }
 
 function writeTo(output: Socket, chunk: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
     output.write(chunk, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
+function endOf(output: Socket): Promise<void> {
+  return new Promise((resolve, reject) => {
+    output.end((error?: Error | null) => (error ? reject(error) : resolve()));
   });
 }
 
@@ -95,7 +99,7 @@ class Progress {
   }
 }
 
-/** Nobody reads what is written after the runner's end of the line has closed. */
+/** Without the runner there is nothing to do. */
 control.on('error', () => process.exit(1));
 control.once('close', () => process.exit(1));
 
@@ -110,8 +114,4 @@ control.on('data', (text: string) => {
     .finally(() => control.end());
 });
 
-process.on('uncaughtException', (error) => {
-  writeSync(2, `${String(error.stack)}\n`);
-  process.exit(1);
-});
 for (let layer = 0; layer < start.maxBytes.length; layer += 1) void unpack(layer);

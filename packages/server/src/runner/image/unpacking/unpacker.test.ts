@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { writeTar } from '../../../../../../e2e/fixtures/images/oci-layout.ts';
+import { pino } from 'pino';
+import { LAUNCHER } from '../../../config/testing/launcher.ts';
+import { Jail } from '../../confinement/jail.ts';
 import { isAlive, listProcessesOfUids, type ProcessIdentity } from '../../host/host-process.ts';
 import { ProcessError } from '../../host/run-process.ts';
 import { LayerError } from '../tar/layer-error.ts';
@@ -41,7 +45,7 @@ async function start(
   programs: Partial<UnpackPlacesOptions> = {},
 ): Promise<Started> {
   const places = await UnpackPlaces.open({ ...options, ...programs });
-  const place = await places.take();
+  const place = await places.take(0);
   const directory = join(mkdtempSync(join(root, 'staging-')), 'layers');
   const asked = { directory, maxFileBytes: 4 * MIB, maxBytes: [MIB], limits: LIMITS, ...change };
   const unpacker = await Unpacker.start(place, asked);
@@ -126,20 +130,53 @@ test('a source that fails and a caller that leaves end the work with their reaso
   await assert.rejects(started.unpacker.unpackLayer(1, endless(), left.signal), /the caller left/u);
 });
 
-test('a packer that fails is reported with its own words, not as a broken pipe', async () => {
+test('a packer that fails is reported with its own words, also when it reads nothing', async () => {
   const content = randomBytes(4 * MIB);
   await writeTar(join(root, 'large.tar'), [{ path: 'a', content }]);
-  // The archive fits, and the image with its tables does not.
   const archive = readFileSync(join(root, 'large.tar'));
-  const limits = { ...LIMITS, maxContentBytes: 8 * MIB };
-  await using started = await start({ maxBytes: [8 * MIB], maxFileBytes: archive.length, limits });
+  const large = { maxBytes: [8 * MIB], limits: { ...LIMITS, maxContentBytes: 8 * MIB } };
+  // The archive fits, and the image with its tables does not.
+  await using started = await start({ ...large, maxFileBytes: archive.length });
   await started.unpacker.unpackLayer(0, inPieces(archive), soon());
   await assert.rejects(started.unpacker.makeImage(join(root, 'none'), quiet()), (error) => {
     return error instanceof ProcessError && /file too large/iu.test(error.stderr);
   });
+  for (let round = 0; round < 5; round += 1) {
+    await using other = await start({ ...large, maxFileBytes: 8 * MIB }, { tar2sqfs: '/usr/bin/false' });
+    await other.unpacker.unpackLayer(0, inPieces(archive), soon());
+    await assert.rejects(other.unpacker.makeImage(join(root, 'none'), quiet()), {
+      name: 'ProcessError',
+      message: /false: code 1/u,
+    });
+  }
 });
 
-test('nobody listens to a preparation that has ended, and nothing of it is left', NEEDS_ROOT, async () => {
+test('a packer that packs nothing makes no image', async () => {
+  await using started = await start({}, { tar2sqfs: '/usr/bin/true' });
+  await started.unpacker.unpackLayer(0, inPieces(tar), soon());
+  await assert.rejects(started.unpacker.makeImage(join(root, 'none'), quiet()));
+  assert.equal(existsSync(join(root, 'none')), false);
+});
+
+test('without namespaces another user unpacks too', NEEDS_ROOT, async () => {
+  const launcherPath = join(root, 'launcher');
+  const text = `#!/bin/sh
+    test "$1" = --probe && exec '${LAUNCHER}' --probe
+    plan=$(mktemp '${root}/plan-XXXXXX'); cat > "$plan"
+    if grep -q '"namespaces":true' "$plan"; then echo 'no namespaces here' >&2; exit 1; fi
+    exec '${LAUNCHER}' < "$plan"`;
+  writeFileSync(launcherPath, text, { mode: 0o755 });
+  chmodSync(root, 0o711);
+  const jail = await Jail.open({ launcherPath, uid: options.uids[0] ?? 0, log: pino({ level: 'silent' }) });
+  assert.equal(jail.confinement.kind, 'reduced');
+  await using started = await start({}, { jail });
+  chmodSync(dirname(started.directory), 0o711);
+  await started.unpacker.unpackLayer(0, inPieces(tar), soon());
+  const made = await started.unpacker.makeImage(join(root, 'reduced'), quiet());
+  assert.ok(made.sizeBytes > 0);
+});
+
+test('a preparation that has ended leaves no process', NEEDS_ROOT, async () => {
   const started = await start();
   const uid = started.place.uid ?? 0;
   await started.unpacker.unpackLayer(0, inPieces(tar), soon());
@@ -179,11 +216,12 @@ test(
       attempt(() => child.spawnSync(process.argv0).error.code),
       attempt(() => fs.readFileSync('/proc/self/status')),
       attempt(() => fs.writeFileSync('/tmp', 'x')),
+      attempt(() => fs.writeFileSync('/layers/0', 'x')),
       await new Promise((resolve) => net.connect(22, '127.0.0.1').on('error', (error) => resolve(error.code))),
     ];
     say({ layer: 0, fault: tried.join(' ') });`);
     await using started = await start({}, script);
-    const message = /^EACCES EPERM EACCES EACCES EACCES \S*layers\S* EPERM ENOENT EROFS EAFNOSUPPORT$/u;
+    const message = /^EROFS EPERM EROFS EROFS EROFS \S*layers\S* EPERM ENOENT EROFS undefined EAFNOSUPPORT$/u;
     await assert.rejects(started.unpacker.unpackLayer(0, inPieces(tar), soon()), { message });
   },
 );
@@ -193,15 +231,41 @@ test('a process that breaks the protocol is ended, and that is an error of ours'
     `say({ layer: 0, digest: 'sha256:../../etc' });`,
     `say({ layer: 0 });`,
     `control.write('x'.repeat(100_000));`,
-    `setInterval(() => say({ bytes: 1 }), 0); for (let i = 0; i < 200_000; i += 1) say({ bytes: 1 });`,
+    `for (let i = 0; i < 100_000; i += 1) say({ layer: 0, fault: '' });`,
+    `say({ layer: 7, fault: '' });`,
+    `say({ bytes: 1 });`,
+    `say({ content_bytes: 1 });`,
   ]) {
-    await using started = await start({}, writeScript(`${line} setInterval(() => undefined, 1000);`));
-    const asked = started.unpacker.unpackLayer(0, inPieces(tar), soon());
+    await using started = await start(
+      { maxBytes: [MIB, MIB] },
+      writeScript(`${line} setInterval(() => undefined, 1000);`),
+    );
+    const asked = started.unpacker.unpackLayer(1, inPieces(tar), soon());
     await assert.rejects(
       asked,
       { code: 'internal', message: 'the unpacking process broke its protocol' },
       line,
     );
+  }
+});
+
+test('a flood of answers, or of messages, holds the runner up by no second', async () => {
+  for (const line of [
+    `for (let i = 0; i < 100_000; i += 1) say({ fault: 'no\\u0000thing\\ud800' });`,
+    `for (let i = 0; i < 100_000; i += 1) say({ error: 'x', code: 'y' });`,
+    `for (let i = 0; i < 100_000; i += 1) fs.writeSync(2, 'x'.repeat(1000));`,
+  ]) {
+    await using started = await start(
+      { maxBytes: Array.from({ length: 256 }, () => MIB) },
+      writeScript(`${line} setInterval(() => undefined, 1000);`),
+    );
+    const delays = monitorEventLoopDelay({ resolution: 5 });
+    delays.enable();
+    const asked = started.unpacker.unpackLayer(1, inPieces(tar), soon());
+    const error: unknown = await asked.catch((reason: unknown) => reason);
+    delays.disable();
+    assert.ok(error instanceof Error && !/\p{Cc}|\p{Cs}/u.test(error.message), String(error));
+    assert.ok(delays.max < 1e9, `${delays.max / 1e6} ms`);
   }
 });
 
