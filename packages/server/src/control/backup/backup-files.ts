@@ -8,6 +8,10 @@ import {
   mkdirSync,
   openSync,
   readFileSync,
+  readdirSync,
+  rmSync,
+  rmdirSync,
+  statSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -22,7 +26,8 @@ const KEY_FILE = 'master.key';
 
 /**
  * A new backup directory. Create it while the process still has the rights to write there: later writes go to open
- * files. Throws {@link BackupError} if the directory exists already.
+ * files. Throws {@link BackupError} if the directory exists already. One that a command left when it failed, which could
+ * not remove it any more, is used again.
  */
 export class NewBackup implements Disposable {
   readonly #directory: number;
@@ -31,6 +36,7 @@ export class NewBackup implements Disposable {
   #database: number | undefined;
 
   constructor(path: string) {
+    removeIncomplete(path);
     try {
       mkdirSync(path, { mode: 0o700 });
     } catch (error) {
@@ -71,6 +77,10 @@ export class KeptBackup implements Disposable {
   constructor(path: string) {
     const file = join(path, DATABASE_FILE);
     if (!existsSync(file)) throw new BackupError(`${path} is no backup: there is no ${DATABASE_FILE} in it`);
+    if (isIncomplete(path))
+      throw new BackupError(
+        `${path} is no complete backup: the command that began it failed; take another one`,
+      );
     this.#database = openSync(file, 'r');
     const keyFile = join(path, KEY_FILE);
     this.key = existsSync(keyFile) ? readFileSync(keyFile) : undefined;
@@ -95,6 +105,18 @@ export class KeptBackup implements Disposable {
   [Symbol.dispose](): void {
     if (this.#database !== undefined) closeSync(this.#database);
   }
+}
+
+/** Whether a command made the directory and failed before it had written the key, which comes last. */
+function isIncomplete(path: string): boolean {
+  return statSync(join(path, KEY_FILE), { throwIfNoEntry: false })?.size === 0;
+}
+
+/** Removes what a command that failed has left. A directory that holds anything else stays. */
+function removeIncomplete(path: string): void {
+  if (!isIncomplete(path)) return;
+  for (const name of [DATABASE_FILE, KEY_FILE]) rmSync(join(path, name), { force: true });
+  if (readdirSync(path).length === 0) rmdirSync(path);
 }
 
 function take(descriptor: number | undefined): number {

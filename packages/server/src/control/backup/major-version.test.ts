@@ -6,6 +6,8 @@ import { assertRestored, configure, coppice, serve, serveUsed } from '../testing
 import { prepareHarness } from '../testing/control-harness.ts';
 import { findInstalledPostgres, findPostgresBin } from '../testing/test-postgres.ts';
 
+const refusal = /made by PostgreSQL \d+, but .* is \d+: set COPPICE_POSTGRES_BIN.*"coppice backup"/u;
+
 /** Moves the database of a control between two versions, and back to the first where the guide says that is possible. */
 async function moveDatabase(from: string, to: string): Promise<void> {
   await using harness = await prepareHarness({}, 'own');
@@ -14,14 +16,14 @@ async function moveDatabase(from: string, to: string): Promise<void> {
   await harness.stopControl();
   const backup = join(harness.directory, 'backup');
   if (from !== to) {
-    const refusal = /made by PostgreSQL \d+, but .* is \d+: set COPPICE_POSTGRES_BIN.*"coppice backup"/u;
     await assert.rejects(harness.startControl(second), refusal);
     await assert.rejects(coppice(harness, second, ['backup', backup]), refusal);
-    await assert.rejects(coppice(harness, second, ['restore', backup]), refusal);
+    await assert.rejects(coppice(harness, second, ['restore', backup]), /is no complete backup/u);
     await serve(harness, first);
     await harness.stopControl();
   }
   await coppice(harness, first, ['backup', backup]);
+  if (from !== to) await assert.rejects(coppice(harness, second, ['restore', backup]), refusal);
   const data = join(harness.directory, 'control', 'postgres');
   await rename(data, `${data}.before`);
   await coppice(harness, second, ['restore', backup]);
