@@ -215,7 +215,7 @@ test(
       attempt(() => fs.readdirSync('/').join()),
       attempt(() => child.spawnSync(process.argv0).error.code),
       attempt(() => fs.readFileSync('/proc/self/status')),
-      attempt(() => fs.writeFileSync('/tmp', 'x')),
+      attempt(() => fs.writeFileSync('/new-file', 'x')),
       attempt(() => fs.writeFileSync('/layers/0', 'x')),
       await new Promise((resolve) => net.connect(22, '127.0.0.1').on('error', (error) => resolve(error.code))),
     ];
