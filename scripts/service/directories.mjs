@@ -16,6 +16,7 @@ export const ASSETS_ENTRIES = [
   'initramfs',
   'jail',
   'kernel',
+  'object-server',
   'postgres',
   'manifest.json',
   'manifest.json.new',

@@ -2,7 +2,6 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureAccount } from './account.mjs';
-import { ensureApiTests } from './api-tests.mjs';
 import { ensureBaseImage } from './guest/base-image.mjs';
 import { ensureInitramfs } from './guest/initramfs.mjs';
 import { ensureGoProgram } from './go-programs.mjs';
@@ -20,6 +19,8 @@ import { say } from './report.mjs';
 import { ensureServiceProgram } from './service-program.mjs';
 import { describeError, SetupError } from './setup-error.mjs';
 import { ensureSystemPackages } from './packages/system-packages.mjs';
+import { ensureApiTests } from './test-tools/api-tests.mjs';
+import { ensureObjectServer } from './test-tools/object-server.mjs';
 
 /**
  * @typedef {object} SetupOptions
@@ -33,6 +34,7 @@ import { ensureSystemPackages } from './packages/system-packages.mjs';
  * @property {string} service  path of the service's program
  * @property {string} [packagedPostgres]  npm's PostgreSQL, for tests: a directory of programs
  * @property {string} [apiTests]  for tests: a Python interpreter that has schemathesis
+ * @property {string} [objectServer]  for tests: path of an S3 server
  * @property {() => string} getGo  path of Go; throws SetupError if it is missing, which is possible only without root
  *
  * @typedef {ReadonlyMap<string, import('./prerequisites.mjs').Finding>} Tools
@@ -117,7 +119,7 @@ async function setUpLocked(options) {
     ...(await describePostgres(tools)),
     node: { path: node },
   });
-  const forTests = options.tests === true ? await ensureTestTools(tools) : {};
+  const forTests = options.tests === true ? await ensureTestTools(tools, getGo) : {};
   return { node, service, getGo, ...forTests };
 }
 
@@ -133,11 +135,15 @@ async function describePostgres(tools) {
   return path === undefined ? {} : { postgres_bin: { path } };
 }
 
-/** @param {Tools} tools */
-async function ensureTestTools(tools) {
+/**
+ * @param {Tools} tools
+ * @param {() => string} getGo
+ */
+async function ensureTestTools(tools, getGo) {
   return {
     packagedPostgres: await ensurePackagedPostgres(),
     apiTests: await ensureApiTests(getTool(tools, 'python')),
+    objectServer: await ensureObjectServer(getGo),
   };
 }
 

@@ -6,7 +6,7 @@ import { SetupError } from '../setup/setup-error.mjs';
 import { addCounts, NOTHING } from './results/counts.mjs';
 import { planBatches, planMachineJobs } from './jobs/node-jobs.mjs';
 import { findNetworkWrapper } from './jobs/private-network.mjs';
-import { toolsEnvironment } from './jobs/tools-environment.mjs';
+import { toolsEnvironment, unitEnvironment } from './jobs/tools-environment.mjs';
 
 /**
  * Returns the absolute path of a test file. Throws SetupError for any other file and for a file that does not exist.
@@ -40,7 +40,7 @@ export async function runChosen(files, tools) {
       ...common,
       files: files.filter((file) => !isEndToEnd(file)),
       wrapper: await findNetworkWrapper(),
-      env: { COPPICE_TEST_API_PYTHON: tools.apiTests },
+      env: unitEnvironment(tools),
     }),
     ...(await planMachineJobs({
       ...common,

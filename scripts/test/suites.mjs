@@ -10,7 +10,7 @@ import { runLive } from './jobs/live-command.mjs';
 import { planBatches, planMachineJobs } from './jobs/node-jobs.mjs';
 import { MINUTE_MS, runNodeTests, stopped } from './jobs/node-tests.mjs';
 import { findNetworkWrapper } from './jobs/private-network.mjs';
-import { toolsEnvironment } from './jobs/tools-environment.mjs';
+import { toolsEnvironment, unitEnvironment } from './jobs/tools-environment.mjs';
 
 /** The user's own Node.js: npm puts its packages' Node.js first in PATH, but names the one it runs in itself here. */
 const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
@@ -61,7 +61,7 @@ export const SUITES = [
           ...(await findTests('packages/cli', '.test.mjs')),
         ],
         times,
-        env: { COPPICE_TEST_API_PYTHON: tools.apiTests },
+        env: unitEnvironment(tools),
       }),
   },
   {

@@ -6,3 +6,12 @@
 export function toolsEnvironment({ service, packagedPostgres }) {
   return { COPPICE_TEST_SERVICE: service, COPPICE_TEST_POSTGRES_BIN: packagedPostgres };
 }
+
+/**
+ * Returns the variables by which unit tests find what set-up prepared.
+ * @param {Pick<import('../setup/setup.mjs').SetupResult, 'apiTests' | 'objectServer'>} tools
+ * @returns {NodeJS.ProcessEnv}
+ */
+export function unitEnvironment({ apiTests, objectServer }) {
+  return { COPPICE_TEST_API_PYTHON: apiTests, COPPICE_TEST_OBJECT_SERVER: objectServer };
+}

@@ -1,10 +1,10 @@
 /** Installs the Python programs that test the API description: schemathesis and a validator of OpenAPI documents. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ensureArtefact } from './artefact.mjs';
-import { REPOSITORY } from './paths.mjs';
-import { say } from './report.mjs';
-import { run } from './run-command.mjs';
+import { ensureArtefact } from '../artefact.mjs';
+import { REPOSITORY } from '../paths.mjs';
+import { say } from '../report.mjs';
+import { run } from '../run-command.mjs';
 
 /** Every package with its version, as `pip freeze` writes them. */
 const REQUIREMENTS = join(REPOSITORY, 'scripts', 'setup', 'python', 'api-tests.txt');
