@@ -20,28 +20,6 @@ async function read(objects: DirectoryObjects, key: string, range?: ByteRange): 
   return Buffer.concat(pieces).toString();
 }
 
-test('an object can be read whole or by range, and is replaced as a whole', async (context) => {
-  const { objects } = await openObjects(context);
-  await objects.put('a/b/c.txt', ['hello ', Buffer.from('world')]);
-  assert.equal(await read(objects, 'a/b/c.txt'), 'hello world');
-  assert.equal(await read(objects, 'a/b/c.txt', { start: 6 }), 'world');
-  assert.equal(await read(objects, 'a/b/c.txt', { start: 1, end: 4 }), 'ell');
-  assert.equal(await read(objects, 'a/b/c.txt', { start: 4, end: 4 }), '');
-  assert.equal(await read(objects, 'a/b/c.txt', { start: 100 }), '');
-  await objects.put('a/b/c.txt', ['new']);
-  assert.equal(await read(objects, 'a/b/c.txt'), 'new');
-});
-
-test('of many concurrent putIfAbsent one wins, and its object stays unchanged', async (context) => {
-  const { objects } = await openObjects(context);
-  const attempts = Array.from({ length: 20 }, (_, index) => objects.putIfAbsent('lock/1', [`${index}`]));
-  const won = (await Promise.all(attempts)).flatMap((isFirst, index) => (isFirst ? [`${index}`] : []));
-  assert.equal(won.length, 1);
-  assert.equal(await read(objects, 'lock/1'), won[0]);
-  assert.equal(await objects.putIfAbsent('lock/1', ['late']), false);
-  assert.equal(await read(objects, 'lock/1'), won[0]);
-});
-
 test('content that fails midway leaves the old object and no other file', async (context) => {
   const { objects, root } = await openObjects(context);
   await objects.put('log', ['old']);
@@ -78,16 +56,6 @@ test('a list has exactly the keys of a prefix, sorted, with sizes', async (conte
     ['a/b', 'a/b-c', 'a/bc/d'],
   );
   assert.deepEqual(await list('nothing'), []);
-});
-
-test('a deleted object is not found, and deleting it again is not an error', async (context) => {
-  const { objects } = await openObjects(context);
-  await objects.put('a/b', ['1']);
-  await objects.delete('a/b');
-  await objects.delete('a/b');
-  await objects.delete('never/was');
-  await assert.rejects(read(objects, 'a/b'), { code: 'not_found' });
-  await assert.rejects(read(objects, 'never/was'), { code: 'not_found' });
 });
 
 test('no key leads out of the store or to its internal files', async (context) => {

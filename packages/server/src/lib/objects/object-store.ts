@@ -18,7 +18,15 @@ export interface ByteRange {
   end?: number;
 }
 
-/** Keys are names joined by `/`: see {@link requireObjectKey}. */
+export interface ListOptions {
+  /** Objects that a store may ask its server for at once; only tests of a server need it. */
+  pageSize?: number;
+}
+
+/**
+ * Keys are names joined by `/`: see {@link requireObjectKey}. If a write fails with `unavailable`, it may have happened or
+ * may still happen.
+ */
 export interface ObjectStore {
   /**
    * Puts or replaces an object. Nothing of it is visible until this resolves; then it is durable and visible to all.
@@ -29,18 +37,24 @@ export interface ObjectStore {
   /** Reads an object, or a range of it. Throws AppError `not_found`. */
   get(key: string, range?: ByteRange): AsyncIterable<Uint8Array>;
   /** Lists the objects whose key begins with `prefix`, sorted by key. */
-  list(prefix: string): AsyncIterable<ObjectInfo>;
+  list(prefix: string, options?: ListOptions): AsyncIterable<ObjectInfo>;
   /** Deletes an object. Does nothing if it does not exist. */
   delete(key: string): Promise<void>;
+  /** Verifies with an object at this key what the store itself needs from its server. Throws ObjectStoreError. */
+  checkServer?(key: string): Promise<void>;
 }
 
 const MAX_KEY_LENGTH = 900;
 /** No name begins with a dot, so no key leads to a parent directory or to a store's internal files. */
 const NAME = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}$/u;
 
+export function isObjectKey(key: string): boolean {
+  return key.length <= MAX_KEY_LENGTH && key.split('/').every((name) => NAME.test(name));
+}
+
 /** Validates a key for every store. Throws AppError `invalid_request` for a key that no store accepts. */
 export function requireObjectKey(key: string): string {
-  if (key.length <= MAX_KEY_LENGTH && key.split('/').every((name) => NAME.test(name))) return key;
+  if (isObjectKey(key)) return key;
   throw new AppError(
     'invalid_request',
     `object key ${JSON.stringify(key.slice(0, 100))}: must be names of A–Z, a–z, 0–9, ".", "_", "-" joined by "/"`,
