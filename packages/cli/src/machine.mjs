@@ -1,6 +1,6 @@
 /** All checks of `coppice doctor`. Each check has a time limit, and one that fails does not hide the others. */
 import { inspectInstallation } from './checks/installation.mjs';
-import { inspectBoot, inspectNetwork, inspectService } from './checks/probes.mjs';
+import { inspectBoot, inspectNetwork, inspectObjects, inspectService } from './checks/probes.mjs';
 import { inspectResources } from './checks/resources.mjs';
 import { inspectTls } from './checks/tls.mjs';
 import { readPaths } from './probe-process.mjs';
@@ -19,6 +19,7 @@ export async function inspectMachine() {
     guarded('accelerator', () => inspectBoot(paths)),
     guarded('network', () => inspectNetwork(paths)),
     guarded('service', () => inspectService(paths)),
+    guarded('object store', () => inspectObjects(paths)),
     guarded('tls', () => inspectTls()),
   ];
   return [...configuration, ...(await Promise.all(parts)).flat()];

@@ -40,7 +40,7 @@ export async function readPaths() {
 }
 
 /**
- * @param {'config' | 'service' | 'boot' | 'network'} name
+ * @param {'config' | 'service' | 'boot' | 'network' | 'objects'} name
  * @param {number} timeoutMs
  * @returns {Promise<Record<string, any>>} the probe's findings, or `error`
  */

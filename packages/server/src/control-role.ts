@@ -1,9 +1,10 @@
 /** Control as a process: starts, reports ready to the supervisor, waits for a stop request, and stops. */
 import type { Logger } from 'pino';
-import type { Config } from './config/config.ts';
+import { useStoreVariables, type Config } from './config/config.ts';
 import { startControl } from './control/control.ts';
 import { preloadServer } from './control/http/preload.ts';
 import { isJournal } from './lib/files/journal.ts';
+import { preloadObjectStore } from './lib/objects/open-object-store.ts';
 import { shutdownRequested } from './lib/process/shutdown-signal.ts';
 import { TlsReceiver } from './lib/tls/tls-handover.ts';
 import { readTlsPair } from './lib/tls/tls-pair.ts';
@@ -18,8 +19,10 @@ export async function runControlRole(config: Config, log: Logger): Promise<void>
   // Without a supervisor control must read the pair itself, before the next step makes the key file unreadable.
   const ownPair =
     config.tls === undefined || process.send !== undefined ? undefined : readTlsPair(config.tls);
+  useStoreVariables(config);
   if (process.getuid?.() === 0) {
     await preloadServer(config.control.version);
+    if (config.control.objectStore !== undefined) await preloadObjectStore(config.control.objectStore);
     becomeUnprivileged(config);
   }
   const tls = config.tls === undefined ? undefined : (ownPair ?? (await receiver.first()));

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
+import { ObjectStoreError } from './lib/objects/object-store-error.ts';
 import { explainStart, StartError } from './start-error.ts';
 
 test('the error for a port in use names the setting that changes it', async () => {
@@ -29,4 +30,9 @@ test('an error that the operator cannot fix stays unchanged, with its stack', ()
   assert.equal(explainStart(bug), bug);
   const other = new AppError('invalid_request', 'slug: is wrong');
   assert.equal(explainStart(other), other);
+});
+
+test('the error of an object store names its setting', () => {
+  const told = explainStart(new ObjectStoreError('object store s3://b: why', { isTransient: false }));
+  assert.equal(String(told), 'StartError: COPPICE_OBJECT_STORE: object store s3://b: why');
 });

@@ -4,6 +4,7 @@ import { MasterKeyError } from './control/secrets/master-key.ts';
 import { DatabaseTakenError } from './control/db/database-lease.ts';
 import { SchemaError } from './control/schema/migrate.ts';
 import { PostgresMajorError, PostgresMissingError } from './control/db/postgres/postgres-directory.ts';
+import { ObjectStoreError } from './lib/objects/object-store-error.ts';
 import { InstanceLockedError } from './lib/process/instance-lock.ts';
 
 export class StartError extends Error {
@@ -43,6 +44,8 @@ export function explainStart(error: unknown): unknown {
     error instanceof PostgresMajorError ||
     error instanceof PostgresMissingError;
   if (isExplained) return new StartError(error.message, error);
+  if (error instanceof ObjectStoreError)
+    return new StartError(`COPPICE_OBJECT_STORE: ${error.message}`, error);
   if (error instanceof AppError && error.code === 'invalid_request') return explainOption(error);
   return error instanceof Error ? explainListen(error) : error;
 }

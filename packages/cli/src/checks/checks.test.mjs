@@ -8,7 +8,13 @@ import {
   judgeSocketPath,
   judgeUserNamespaces,
 } from './judgements.mjs';
-import { describeBoot, describeCgroups, describeNetwork, describeService } from './probes.mjs';
+import {
+  describeBoot,
+  describeCgroups,
+  describeNetwork,
+  describeObjects,
+  describeService,
+} from './probes.mjs';
 
 const GIB = 1024 ** 3;
 
@@ -123,4 +129,12 @@ test('a missing sandbox limit is named, for the running service or for one start
   assert.equal(free?.status, 'ok');
   assert.match(free?.detail ?? '', /^a service started from here limits /u);
   assert.deepEqual(describeCgroups({ error: 'the probe gave no answer' }), []);
+});
+
+test('an object store whose conditions do not hold fails the doctor, with the reason', () => {
+  assert.equal(describeObjects({ store: 'a directory in /data' }).status, 'ok');
+  const held = describeObjects({ store: 's3://b at https://s3', conditions: ['a', 'b'] });
+  assert.deepEqual([held.status, held.detail], ['ok', 's3://b at https://s3: 2 conditions hold']);
+  const unfit = describeObjects({ error: 'the object store is unfit (deletes): why' });
+  assert.deepEqual([unfit.status, unfit.detail], ['fail', 'the object store is unfit (deletes): why']);
 });

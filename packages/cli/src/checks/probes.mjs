@@ -5,6 +5,8 @@ import { runProbe } from '../probe-process.mjs';
 const BOOT_TIMEOUT_MS = 14_500;
 const NETWORK_TIMEOUT_MS = 12_000;
 const SERVICE_TIMEOUT_MS = 8000;
+/** The check writes 30 MiB, perhaps to a distant server. */
+const OBJECTS_TIMEOUT_MS = 60_000;
 const VIRTUALIZE = 'for speed, enable virtualization (VT-x or AMD-V; on a virtual machine: nested)';
 
 /** @typedef {import('../doctor.mjs').Row} Row */
@@ -27,6 +29,24 @@ export async function inspectService(paths) {
   if (paths.error !== undefined) return [];
   const answer = await runProbe('service', SERVICE_TIMEOUT_MS);
   return [describeService(answer), ...describeCgroups(answer)];
+}
+
+/** @param {Paths} paths */
+export async function inspectObjects(paths) {
+  if (paths.error !== undefined) return [];
+  return describeObjects(await runProbe('objects', OBJECTS_TIMEOUT_MS));
+}
+
+/**
+ * @param {Answer} answer
+ * @returns {Row}
+ */
+export function describeObjects({ error, store, conditions = [] }) {
+  const name = 'object store';
+  if (error !== undefined)
+    return { name, status: 'fail', detail: error, remedy: 'see docs/guides/object-store.md' };
+  if (conditions.length === 0) return { name, status: 'ok', detail: store };
+  return { name, status: 'ok', detail: `${store}: ${conditions.length} conditions hold` };
 }
 
 /**

@@ -53,6 +53,7 @@ test('an invalid setting is refused, and the error names it', () => {
     ['COPPICE_CPU', 'x86-64-v1'],
     ['COPPICE_NETWORK', 'yes'],
     ['COPPICE_SIGN_UP', 'closed'],
+    ['COPPICE_OBJECT_STORE', 's3://bucket'],
     ['COPPICE_BOOTSTRAP_INVITATION', 'inv_short'],
     ['COPPICE_GUEST_CIDR', 'ten'],
     ['COPPICE_RUN_DIR', `/${'x'.repeat(80)}`],
@@ -105,6 +106,25 @@ test('the file that COPPICE_CONFIG names is read, and the environment overrides 
     rmSync(directory, { recursive: true });
   }
   assert.throws(() => load({ COPPICE_CONFIG: '/nonexistent.env' }), /does not exist/u);
+});
+
+test('credentials of the object store may be in the file; the environment overrides them', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'config-'));
+  const path = join(directory, 'coppice.env');
+  writeFileSync(
+    path,
+    "COPPICE_OBJECT_STORE='s3://bucket?region=eu'\nAWS_ACCESS_KEY_ID=a\nAWS_SECRET_ACCESS_KEY=b\nOTHER=c\n",
+  );
+  try {
+    const config = load({ COPPICE_CONFIG: path, AWS_ACCESS_KEY_ID: 'mine' });
+    assert.equal(config.control.objectStore?.kind, 's3');
+    assert.deepEqual(config.storeVariables, { AWS_SECRET_ACCESS_KEY: 'b' });
+    const { storeVariables: _variables, ...others } = config;
+    assert.ok(!JSON.stringify(others).includes('AWS_'));
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+  assert.equal(load({}).control.objectStore?.kind, 'directory');
 });
 
 test('a process without directories of its own reads the factor of all deadlines', () => {

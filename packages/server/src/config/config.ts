@@ -37,6 +37,8 @@ export interface Config {
   user: string;
   /** Files of certificate and key; undefined for plain HTTP. */
   tls?: TlsPaths;
+  /** Variables for the client of the object store, with its credentials: see `useStoreVariables`. */
+  storeVariables: Readonly<Record<string, string>>;
 }
 
 export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config {
@@ -55,6 +57,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
     user: settings.COPPICE_USER,
     ...(tls === undefined ? {} : { tls }),
     deadlineFactor: settings.COPPICE_DEADLINE_FACTOR,
+    storeVariables: settings.storeVariables,
     ...(settings.COPPICE_FAULT_DIR === undefined ? {} : { faultDir: settings.COPPICE_FAULT_DIR }),
     control: {
       ...exposure,
@@ -65,6 +68,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       runDir: join(runDir, 'control'),
       runnerSocket,
       postgresBin: manifest.postgres_bin.path,
+      objectStore: settings.COPPICE_OBJECT_STORE,
       ...readAccountLimits(settings),
       egress: readEgress(settings, assetsDir),
       ...(settings.DATABASE_URL === undefined ? {} : { databaseUrl: settings.DATABASE_URL }),
@@ -78,6 +82,14 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
     },
     runner: runnerConfig(settings, manifest, { dataDir, runDir, runnerSocket }),
   };
+}
+
+/**
+ * Sets the variables that the client of the object store reads from the environment. Only processes that use the store
+ * call this, so that no other one has the credentials.
+ */
+export function useStoreVariables({ storeVariables }: Config): void {
+  Object.assign(process.env, storeVariables);
 }
 
 /** Reads the settings of a process with fewer rights: a settings file that it may not read counts as absent. */

@@ -14,6 +14,7 @@ import { ConfigError } from './config-error.ts';
 import { CONFIGURATION_FILE, selectSettings } from './default-paths.mjs';
 import { EGRESS_SETTINGS } from './egress-settings.ts';
 import { EXPOSURE_SETTINGS } from './exposure-settings.ts';
+import { ObjectStoreSetting } from './object-store-setting.ts';
 
 const flagList = z.string().transform((text) =>
   text
@@ -88,22 +89,35 @@ export const Settings = z.object({
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).optional(),
   COPPICE_DEADLINE_FACTOR: z.coerce.number().min(1).max(100).default(1),
   COPPICE_FAULT_DIR: z.string().optional(),
+  COPPICE_OBJECT_STORE: ObjectStoreSetting.prefault('directory'),
   DATABASE_URL: z.string().optional(),
 });
 export type Settings = z.infer<typeof Settings>;
 
-export function readSettings(environment: NodeJS.ProcessEnv): Settings {
+/** Settings, and the variables of the configuration file from which the client of the object store takes credentials. */
+export type ReadSettings = Settings & { storeVariables: Readonly<Record<string, string>> };
+
+export function readSettings(environment: NodeJS.ProcessEnv): ReadSettings {
   const path = environment['COPPICE_CONFIG'] ?? CONFIGURATION_FILE;
   if (environment['COPPICE_CONFIG'] !== undefined && !existsSync(path)) {
     throw new ConfigError(`COPPICE_CONFIG names ${path}, which does not exist`);
   }
-  const parsed = Settings.safeParse({
-    ...selectSettings(readSettingsFile(path), environment),
-    ...environment,
-  });
-  if (parsed.success) return parsed.data;
+  const file = selectSettings(readSettingsFile(path), environment);
+  const parsed = Settings.safeParse({ ...file, ...environment });
+  if (parsed.success) return { ...parsed.data, storeVariables: selectStoreVariables(file, environment) };
   const issue = parsed.error.issues[0];
   throw new ConfigError(`${issue?.path.join('.') ?? 'configuration'}: ${issue?.message ?? 'is invalid'}`);
+}
+
+/** Selects the `AWS_*` variables of the file that the environment does not set. */
+function selectStoreVariables(
+  file: NodeJS.Dict<string>,
+  environment: NodeJS.ProcessEnv,
+): Record<string, string> {
+  const entries = Object.entries(file).filter(
+    (entry): entry is [string, string] => /^AWS_[A-Z0-9_]+$/u.test(entry[0]) && entry[1] !== undefined,
+  );
+  return Object.fromEntries(entries.filter(([name]) => environment[name] === undefined));
 }
 
 /** Reads a settings file. If the default file, which is for root's service, is not readable, it counts as empty. */

@@ -1,6 +1,7 @@
 import type { EgressSettings } from './egress/egress-rules.ts';
 import type { SignUpMode } from './accounts/organizations/people.ts';
 import type { PreviewDomain } from './ports/preview-origins.ts';
+import type { ObjectStoreConfig } from '../lib/objects/object-store-config.ts';
 
 /** Limits of the control role. All have a default in `DEFAULT_CONTROL_LIMITS`. */
 export interface ControlLimits {
@@ -111,6 +112,8 @@ export interface ControlConfig {
   signUp?: SignUpMode;
   /** Credit that every organization gets at first, in cents; without it credit is off. */
   creditCents?: number;
+  /** Default: a directory in `dataDir`. */
+  objectStore?: ObjectStoreConfig;
   /** Without it only built-in profiles and services. */
   egress?: EgressSettings;
   limits?: Partial<ControlLimits>;

@@ -1,13 +1,14 @@
 /**
  * The probes of `coppice doctor`, which use the service's own parts. Each runs in its own process:
- * `diagnose.ts config|service|boot|network` prints one line of JSON. It removes everything that it created before it
+ * `diagnose.ts config|service|boot|network|objects` prints one line of JSON. It removes everything that it created before it
  * ends, and it ends when its standard input does, that is, also when its caller has died.
  */
-import { ConfigError, loadConfig, type Config } from '../config/config.ts';
+import { ConfigError, loadConfig, useStoreVariables, type Config } from '../config/config.ts';
 import { listMissingLimits } from '../lib/missing-limits.ts';
 import { probeCgroups } from '../runner/confinement/cgroup-probe.ts';
 import { probeBoot } from './boot-probe.ts';
 import { probeNetwork } from './network-probe.ts';
+import { probeObjectServer } from './object-server-probe.ts';
 import { askService } from './service-state.ts';
 
 export interface Failure {
@@ -19,6 +20,7 @@ const PROBES: Record<string, (config: Config, signal: AbortSignal) => Promise<ob
   service: describeService,
   boot: (config, signal) => probeBoot(config, signal),
   network: (config, signal) => probeNetwork(config, signal),
+  objects: (config, signal) => probeObjects(config, signal),
 };
 
 /** Describes the service, with the limits that its VMs have or would have. */
@@ -31,6 +33,14 @@ async function describeService(config: Config): Promise<object> {
 function describeConfig(config: Config): object {
   const { dataDir, runDir, assetsDir, runner } = config;
   return { data_dir: dataDir, run_dir: runDir, assets_dir: assetsDir, network: runner.network };
+}
+
+/** Checks the conditions of an object store on a server. The directory of the default one belongs to the service. */
+async function probeObjects(config: Config, signal: AbortSignal): Promise<object> {
+  const { objectStore = { kind: 'directory' }, dataDir } = config.control;
+  if (objectStore.kind === 'directory') return { store: `a directory in ${dataDir}` };
+  useStoreVariables(config);
+  return probeObjectServer(objectStore, signal);
 }
 
 /** Returns a signal that aborts when the caller has died or no longer waits. */

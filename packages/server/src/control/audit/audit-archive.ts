@@ -5,6 +5,7 @@
  */
 import type { Logger } from 'pino';
 import type { ObjectStore } from '../../lib/objects/object-store.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import type { Clock } from '../time/clock.ts';
 import { formatEntry } from './audit-chain.ts';
@@ -13,6 +14,7 @@ import { readEntries } from './read-entries.ts';
 
 const PAGE_LOGS = 100;
 const RETRY_MS = 3_600_000;
+const STOP_MS = 5000;
 /** After this many failures in a row the cause is taken to be the store, not a log. */
 const MAX_FAILURES = 16;
 
@@ -44,11 +46,14 @@ export class AuditArchive implements AsyncDisposable {
     this.#work ??= this.#run();
   }
 
-  /** Stops. Waits for the log that is being stored. */
+  /** Stops. Waits a while for the log that is being stored: the object store may be away. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isOver = true;
     clearInterval(this.#timer);
-    await this.#work;
+    if (this.#work === undefined) return;
+    await withDeadline('storing an audit log', STOP_MS, this.#work).catch((error: unknown) =>
+      this.#parts.log.warn({ err: error }, 'an audit log is stored after the next start'),
+    );
   }
 
   async #run(): Promise<void> {
