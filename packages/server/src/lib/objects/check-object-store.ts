@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { AppError } from '@coppice/contract';
+import { withDeadline } from '../waiting/deadline.ts';
 import { ObjectStoreError } from './object-store-error.ts';
 import type { ByteRange, ListOptions, ObjectContent, ObjectStore } from './object-store.ts';
 
@@ -15,6 +16,8 @@ const LISTED = 7;
 /** Written in two parts: see `partBytes` of the S3 store. */
 const LARGE_BYTES = 9 << 20;
 const PIECE_BYTES = 1 << 20;
+/** Time for the clean-up after a failure: the server may be away. */
+const CLEAR_MS = 3000;
 const CONDITIONS =
   'use a server that supports conditional writes (If-None-Match: *) on PutObject and CompleteMultipartUpload';
 
@@ -120,7 +123,7 @@ async function runChecks(store: ObjectStore, checks: readonly Check[]): Promise<
     }
   } catch (error) {
     // A store that fails may refuse this as well; the first reason counts.
-    await clear(store, prefix).catch(() => undefined);
+    await withDeadline('clean-up', CLEAR_MS, clear(store, prefix)).catch(() => undefined);
     throw error;
   }
   await clear(store, prefix);

@@ -21,6 +21,8 @@ const TRANSIENT_CODES = new Set([
   'ConditionalRequestConflict',
   'ExpiredToken',
   'OperationAborted',
+  // The SDK corrects its time by that of the answer.
+  'RequestTimeTooSkewed',
   'RequestTimeout',
   'SlowDown',
 ]);

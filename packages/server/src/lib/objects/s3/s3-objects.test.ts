@@ -267,6 +267,9 @@ test('refusals are not repeated, name the remedy and show no secret', async (con
       assert.ok(!inspect(error, { depth: 9 }).includes(SECRET_KEY), name);
       return true;
     });
+  assert.throws(() => openBriefly(context, secure.locate({ caPath: '/nonexistent.pem' })), {
+    message: /authorities in \/nonexistent\.pem cannot be used: .*set ca=/u,
+  });
   await assert.rejects(read(openBriefly(context, server.locate({ bucket: 'missing' })), 'k'), {
     code: 'unavailable',
   });
