@@ -240,6 +240,14 @@ test('a writer holds only some parts in memory', async (context) => {
   assert.equal(uploaded, 60 << 20);
 });
 
+test('a request that a server with another clock refused is signed again', async (context) => {
+  const { objects, proxy } = await openDisturbed(context);
+  const body = '<Error><Code>RequestTimeTooSkewed</Code><Message>too old</Message></Error>';
+  proxy.rule = onlyOnce(isPut, { kind: 'answer', status: 403, body });
+  await objects.put('skewed', ['x']);
+  assert.equal(await read(objects, 'skewed'), 'x');
+});
+
 test('closing ends requests that are being repeated', async (context) => {
   const { objects, proxy } = await openDisturbed(context);
   proxy.rule = () => ({ kind: 'answer', status: 503 });
