@@ -9,7 +9,7 @@ export function toolsEnvironment({ service, packagedPostgres }) {
 
 /**
  * Returns the variables by which unit tests find what set-up prepared.
- * @param {Pick<import('../setup/setup.mjs').SetupResult, 'apiTests' | 'objectServer'>} tools
+ * @param {Pick<import('../../setup/setup.mjs').SetupResult, 'apiTests' | 'objectServer'>} tools
  * @returns {NodeJS.ProcessEnv}
  */
 export function unitEnvironment({ apiTests, objectServer }) {
