@@ -11,7 +11,10 @@ const IMAGE = { image: 'coppice/base:1', mem_mib: 256, vcpus: 1, timeout: 0 };
 /** As a multiple of the cores: far fewer sandboxes fit than are requested. */
 const CPU_OVERCOMMIT = 6;
 const CREATES = 100;
-const P99_LIMIT_MS = 250;
+/** The creates take some seconds, in which each path answers some 60 times: too few for a p99. */
+const P95_LIMIT_MS = 250;
+/** Limit for the slowest answer, as a multiple of the other limit. */
+const WORST_FACTOR = 4;
 const PROBE_INTERVAL_MS = 25;
 const PROBED = ['/healthz', '/v1/runs'];
 const IDLE_PROBE_MS = 3000;
@@ -64,16 +67,17 @@ describe('more is requested than the machine can give', () => {
     );
     const elapsedMs = Math.round(performance.now() - startedAt);
     over.abort();
-    const p99s = (await Promise.all(probes)).map((times) => Math.round(quantile(times, 0.99)));
+    const timesMs = await Promise.all(probes);
     const created = answers.filter(({ status }) => status === 201);
-    t.diagnostic(
-      `${created.length} created in ${elapsedMs} ms; p99 of /healthz, /v1/runs: ${p99s.join(', ')} ms`,
-    );
+    t.diagnostic(`${created.length} created in ${elapsedMs} ms`);
     assertRunOrRefused(answers);
     assert.ok(created.length > 1, `${created.length} created`);
-    for (const [index, p99] of p99s.entries()) {
-      const limitMs = Math.max(P99_LIMIT_MS, BUSY_FACTOR * (idleMs[index] ?? 0));
-      assert.ok(p99 < limitMs, `p99 of ${PROBED[index]}: ${p99} ms`);
+    for (const [index, times] of timesMs.entries()) {
+      const limitMs = Math.max(P95_LIMIT_MS, BUSY_FACTOR * (idleMs[index] ?? 0));
+      const [p95, worst] = [quantile(times, 0.95), quantile(times, 1)].map(Math.round);
+      const text = `${PROBED[index]}: ${times.length} answers, p95 ${p95} ms, the slowest ${worst} ms`;
+      t.diagnostic(text);
+      assert.ok((p95 ?? Infinity) < limitMs && (worst ?? Infinity) < WORST_FACTOR * limitMs, text);
     }
     await Promise.all(created.map(({ body }) => api.exec(String(body['id']), 'true')));
     const records = (await api.call('GET', '/v1/runs?limit=200')).body as unknown as unknown[];
