@@ -1,0 +1,172 @@
+// Package segment packs blocks of disks into segments: objects of up to 16 MiB that are never changed. A segment is a
+// header of 24 bytes ("CPBSEG1\n" and the segment's id) and frames. A frame is one or more 4 KiB pages of one block:
+//
+//	hash   16 bytes  of SHA-256 over the segment's id, the frame's offset (64 bits, big endian), the codec and the payload
+//	codec   1 byte   0: the payload is the pages; 1: it is zstd
+//	payload
+//
+// The hash is verified on every read. It covers the place, so a frame of another place is an error too.
+package segment
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	// BlockBytes is the unit of the map.
+	BlockBytes = 64 << 10
+	// PageBytes is the unit of writes; a frame has some of the 16 pages of a block.
+	PageBytes = 4 << 10
+	// MaxBytes is the size at which a segment is complete.
+	MaxBytes = 16 << 20
+	// frameHead is the hash and the codec.
+	frameHead   = HashBytes + 1
+	maxFrame    = frameHead + BlockBytes
+	headerBytes = 8 + HashBytes
+	// HashBytes is the length of hashes and ids.
+	HashBytes = 16
+
+	magic     = "CPBSEG1\n"
+	codecRaw  = 0
+	codecZstd = 1
+)
+
+// ErrCorrupt says that stored bytes are not those that were written.
+var ErrCorrupt = errors.New("stored data is corrupt")
+
+// Hash is a truncated SHA-256, or a random id. The zero value stands for nothing.
+type Hash [HashBytes]byte
+
+// HashOf hashes an object.
+func HashOf(content []byte) Hash {
+	sum := sha256.Sum256(content)
+	return Hash(sum[:HashBytes])
+}
+
+// NewID returns a random id.
+func NewID() (id Hash) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// String returns the name that keys contain.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// ParseHash parses a name.
+func ParseHash(text string) (hash Hash, err error) {
+	raw, err := hex.DecodeString(text)
+	if err != nil || len(raw) != HashBytes {
+		return hash, fmt.Errorf("%.40q is not the name of an object", text)
+	}
+	return Hash(raw), nil
+}
+
+// Place is where a frame is stored.
+type Place struct {
+	Segment        Hash
+	Offset, Length uint32
+}
+
+// Key is the object of a segment.
+func Key(org string, id Hash) string {
+	return "blocks/" + org + "/segments/" + id.String()
+}
+
+var (
+	encoder = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2), zstd.WithEncoderCRC(false)))
+	decoder = must(zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(4<<20)))
+)
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err) // only an invalid option
+	}
+	return value
+}
+
+// Compress compresses with zstd.
+func Compress(content []byte) []byte { return encoder.EncodeAll(content, nil) }
+
+// Decompress fails if the content is larger than 4 MiB.
+func Decompress(content, into []byte) ([]byte, error) { return decoder.DecodeAll(content, into) }
+
+// Writer builds one segment.
+type Writer struct {
+	id      Hash
+	content []byte
+	scratch []byte
+}
+
+// NewWriter begins a segment with a new random id.
+func NewWriter() *Writer {
+	w := &Writer{id: NewID()}
+	w.content = append(w.content, magic...)
+	w.content = append(w.content, w.id[:]...)
+	return w
+}
+
+// Append adds a frame with some pages of one block.
+func (w *Writer) Append(pages []byte) Place {
+	offset := len(w.content)
+	codec, payload := byte(codecZstd), encoder.EncodeAll(pages, w.scratch[:0])
+	w.scratch = payload
+	if len(payload) >= len(pages) {
+		codec, payload = codecRaw, pages
+	}
+	hash := frameHash(w.id, uint32(offset), codec, payload)
+	w.content = append(w.content, hash[:]...)
+	w.content = append(w.content, codec)
+	w.content = append(w.content, payload...)
+	return Place{Segment: w.id, Offset: uint32(offset), Length: uint32(len(w.content) - offset)}
+}
+
+// IsFull reports whether another frame might not fit.
+func (w *Writer) IsFull() bool { return len(w.content)+maxFrame > MaxBytes }
+
+// IsEmpty reports whether the segment has no frame.
+func (w *Writer) IsEmpty() bool { return len(w.content) == headerBytes }
+
+// ID is the name of the segment.
+func (w *Writer) ID() Hash { return w.id }
+
+// Bytes is the object. The writer must not be used after it.
+func (w *Writer) Bytes() []byte { return w.content }
+
+// Decode verifies a stored frame and returns its pages.
+func Decode(at Place, stored []byte) ([]byte, error) {
+	if len(stored) != int(at.Length) || len(stored) <= frameHead || len(stored) > maxFrame {
+		return nil, fmt.Errorf("%w: a frame of %d bytes in segment %s at %d", ErrCorrupt, len(stored), at.Segment, at.Offset)
+	}
+	codec, payload := stored[HashBytes], stored[frameHead:]
+	hash := frameHash(at.Segment, at.Offset, codec, payload)
+	if !bytes.Equal(hash[:], stored[:HashBytes]) {
+		return nil, fmt.Errorf("%w: the hash of segment %s at %d differs", ErrCorrupt, at.Segment, at.Offset)
+	}
+	if codec == codecRaw {
+		return payload, nil
+	}
+	pages, err := Decompress(payload, make([]byte, 0, BlockBytes))
+	if err != nil || codec != codecZstd || len(pages) > BlockBytes {
+		return nil, fmt.Errorf("%w: segment %s at %d does not decompress", ErrCorrupt, at.Segment, at.Offset)
+	}
+	return pages, nil
+}
+
+func frameHash(id Hash, offset uint32, codec byte, payload []byte) Hash {
+	var head [HashBytes + 9]byte
+	copy(head[:], id[:])
+	binary.BigEndian.PutUint64(head[HashBytes:], uint64(offset))
+	head[HashBytes+8] = codec
+	digest := sha256.New()
+	digest.Write(head[:])
+	digest.Write(payload)
+	return Hash(digest.Sum(nil)[:HashBytes])
+}
