@@ -25,4 +25,6 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/sso v1.30.4 // indirect
 	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.35.8 // indirect
 	github.com/aws/aws-sdk-go-v2/service/sts v1.41.1 // indirect
+	github.com/klauspost/compress v1.18.2 // indirect
+	golang.org/x/sys v0.33.0 // indirect
 )
