@@ -178,12 +178,12 @@ func TestAFlippedByteOfTheStoreIsReportedAndOfTheCacheRepaired(t *testing.T) {
 	}
 	check(t, blockmap.NewSource(store, disk), root, model)
 	for _, key := range store.Keys("blocks/") {
-		store.Damage(key, 50)
+		store.Damage(key, 30)
 		version, err := blockmap.OpenVersion(context.Background(), blockmap.NewSource(store, nil), org, root, int64(len(model)))
 		if err == nil {
 			err = version.ReadAt(context.Background(), make([]byte, len(model)), 0)
 		}
-		store.Damage(key, 50)
+		store.Damage(key, 30)
 		if !errors.Is(err, segment.ErrCorrupt) {
 			t.Errorf("%s: %v", key, err)
 		}

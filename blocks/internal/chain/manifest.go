@@ -1,0 +1,207 @@
+// Package chain keeps each disk as a chain of numbered manifests that are only ever created. Creating number n+1 is also
+// the lock: whoever takes a disk writes it with a higher epoch, and the next manifest of the earlier holder fails.
+//
+//	disks/<org>/<disk>/<n>          manifest, 10 digits; the highest number is the head, which is never removed
+//	families/<org>/<family>/<disk>  a disk that shares data with the disk <family>, or may
+//	removed/<org>/<disk>/<n>        the snapshot with that number was removed
+//	uploads/<org>/<id>              announcement: an upload, or a fork, that will end with one certain manifest
+//	leases/<runner>                 changes when the runner renews its leases
+//	marks/<org>/<n>                 what a pass of the collector found
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"coppice/blocks/internal/objects"
+	"coppice/blocks/internal/segment"
+)
+
+// Errors of operations. ErrConflict means that another manifest came first and the same operation may be repeated.
+var (
+	ErrConflict = errors.New("another manifest was written first")
+	ErrStale    = errors.New("the disk was taken by another holder")
+	ErrHeld     = errors.New("the disk is held by another runner")
+	ErrExists   = errors.New("the disk exists")
+	ErrNoDisk   = errors.New("there is no such disk")
+	ErrNoData   = errors.New("the version is no longer kept")
+	ErrHasForks = errors.New("disks forked from it exist")
+)
+
+// Kinds of manifests.
+const (
+	kindCreate   = "create"
+	kindTake     = "take"
+	kindRelease  = "release"
+	kindDrain    = "drain"
+	kindGrow     = "grow"
+	kindSnapshot = "snapshot"
+	kindFork     = "fork"
+	// kindFence is written by the collector: the upload that announced this number can no longer end.
+	kindFence = "fence"
+	// kindClosing stops new forks while a delete looks for those that exist; kindReopen ends it without a delete.
+	kindClosing = "closing"
+	kindReopen  = "reopen"
+	kindDeleted = "deleted"
+)
+
+const (
+	manifestFormat = 1
+	maxNumber      = 9_999_999_999
+)
+
+// Parent names the version that a disk was forked from.
+type Parent struct {
+	Disk    string `json:"disk"`
+	Version int64  `json:"version"`
+}
+
+// Manifest is the body of a version.
+type Manifest struct {
+	Format int    `json:"format"`
+	Kind   string `json:"kind"`
+	// Root is the name of the map; zeroes for an empty disk.
+	Root      string  `json:"root"`
+	SizeBytes int64   `json:"size_bytes"`
+	Family    string  `json:"family"`
+	Parent    *Parent `json:"parent,omitempty"`
+	Epoch     int64   `json:"epoch"`
+	// Runner holds the disk; empty if none does.
+	Runner  string `json:"runner"`
+	LeaseMS int64  `json:"lease_ms,omitempty"`
+	TimeMS  int64  `json:"time_ms"`
+	// KeepFrom is the oldest version that the holder still reads. It never decreases.
+	KeepFrom int64 `json:"keep_from"`
+	// Source names the overlay that was drained, so that draining it twice gives one version.
+	Source string `json:"source,omitempty"`
+	Name   string `json:"name,omitempty"`
+}
+
+// Version is a manifest with its number.
+type Version struct {
+	Number int64 `json:"version"`
+	Manifest
+}
+
+// RootHash parses the name of the map.
+func (v Version) RootHash() (segment.Hash, error) { return segment.ParseHash(v.Root) }
+
+// Disks reads and writes chains.
+type Disks struct {
+	Store objects.Store
+	// Now is the time that manifests show; nothing depends on it.
+	Now func() time.Time
+
+	mutex sync.Mutex
+	// known has a number of each chain that existed: lists begin there.
+	known map[string]int64
+}
+
+// New makes the chains of a store.
+func New(store objects.Store) *Disks {
+	return &Disks{Store: store, Now: time.Now, known: map[string]int64{}}
+}
+
+func chainPrefix(org, disk string) string { return "disks/" + org + "/" + disk + "/" }
+
+func manifestKey(org, disk string, number int64) string {
+	return chainPrefix(org, disk) + fmt.Sprintf("%010d", number)
+}
+
+func parseNumber(key string) (int64, error) {
+	number, err := strconv.ParseInt(key[strings.LastIndexByte(key, '/')+1:], 10, 64)
+	if err != nil || number < 1 || number > maxNumber {
+		return 0, fmt.Errorf("%q is not the key of a numbered object", key)
+	}
+	return number, nil
+}
+
+// Head returns the newest version of a disk, also of a deleted one.
+func (d *Disks) Head(ctx context.Context, org, disk string) (Version, error) {
+	prefix := chainPrefix(org, disk)
+	d.mutex.Lock()
+	known := d.known[prefix]
+	d.mutex.Unlock()
+	after := ""
+	if known > 1 {
+		after = manifestKey(org, disk, known-1)
+	}
+	last := ""
+	for info, err := range d.Store.List(ctx, prefix, after) {
+		if err != nil {
+			return Version{}, err
+		}
+		last = info.Key
+	}
+	if last == "" {
+		return Version{}, fmt.Errorf("%w: %s/%s", ErrNoDisk, org, disk)
+	}
+	number, err := parseNumber(last)
+	if err != nil {
+		return Version{}, err
+	}
+	d.remember(prefix, number)
+	return d.Get(ctx, org, disk, number)
+}
+
+func (d *Disks) remember(prefix string, number int64) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.known[prefix] = max(d.known[prefix], number)
+}
+
+// Get reads one version.
+func (d *Disks) Get(ctx context.Context, org, disk string, number int64) (Version, error) {
+	body, err := d.Store.Get(ctx, manifestKey(org, disk, number), objects.Range{})
+	if errors.Is(err, objects.ErrNotFound) {
+		return Version{}, fmt.Errorf("%w: %s/%s version %d", ErrNoData, org, disk, number)
+	}
+	if err != nil {
+		return Version{}, err
+	}
+	version := Version{Number: number}
+	if err := json.Unmarshal(body, &version.Manifest); err != nil || version.Format != manifestFormat {
+		return Version{}, fmt.Errorf("%w: manifest %d of %s/%s", segment.ErrCorrupt, number, org, disk)
+	}
+	return version, nil
+}
+
+// appendTo writes the manifest after a head. A writer that was away for long may find its number free again, because the
+// collector removed old manifests. So the write counts only if it made the head.
+func (d *Disks) appendTo(ctx context.Context, org, disk string, head int64, m Manifest) (Version, error) {
+	m.Format, m.TimeMS = manifestFormat, d.Now().UnixMilli()
+	body, err := json.Marshal(m)
+	if err != nil {
+		return Version{}, err
+	}
+	number := head + 1
+	key := manifestKey(org, disk, number)
+	isWritten, err := d.Store.PutIfAbsent(ctx, key, body)
+	if err != nil {
+		return Version{}, err
+	}
+	if !isWritten {
+		return Version{}, fmt.Errorf("%w: %s/%s version %d", ErrConflict, org, disk, number)
+	}
+	for _, err := range d.Store.List(ctx, chainPrefix(org, disk), key) {
+		if err != nil {
+			return Version{}, err
+		}
+		return Version{}, fmt.Errorf("%w: %s/%s is beyond version %d", ErrConflict, org, disk, number)
+	}
+	d.remember(chainPrefix(org, disk), number)
+	return Version{Number: number, Manifest: m}, nil
+}
+
+// next is the manifest that changes nothing.
+func (v Version) next(kind string) Manifest {
+	m := v.Manifest
+	m.Kind, m.Source, m.Name = kind, "", ""
+	return m
+}

@@ -1,0 +1,238 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"coppice/blocks/internal/objects"
+	"coppice/blocks/internal/segment"
+)
+
+// announcement says that an upload runs which can only end by creating one manifest. While it exists, the collector
+// deletes nothing that was listed with it.
+type announcement struct {
+	Disk   string   `json:"disk"`
+	Number int64    `json:"version"`
+	Holds  []string `json:"holds,omitempty"`
+	TimeMS int64    `json:"time_ms"`
+}
+
+// Upload is an announced change of a disk.
+type Upload struct {
+	// ID is in the objects of the upload.
+	ID    segment.Hash
+	Base  Version
+	disks *Disks
+	at    Holding
+}
+
+func uploadKey(org string, id segment.Hash) string { return "uploads/" + org + "/" + id.String() }
+
+// BeginUpload announces the version after the head. The caller ends it with Commit or Abort.
+func (d *Disks) BeginUpload(ctx context.Context, at Holding) (*Upload, error) {
+	head, err := d.Held(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	id := segment.NewID()
+	root, err := head.RootHash()
+	if err != nil {
+		return nil, err
+	}
+	err = d.announce(ctx, at.Org, id, announcement{Disk: at.Disk, Number: head.Number + 1, Holds: []string{root.String()}})
+	return &Upload{ID: id, Base: head, disks: d, at: at}, err
+}
+
+func (d *Disks) announce(ctx context.Context, org string, id segment.Hash, a announcement) error {
+	a.TimeMS = d.Now().UnixMilli()
+	body, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	return d.Store.Put(ctx, uploadKey(org, id), body)
+}
+
+// Commit writes the manifest with the new root. After ErrConflict all must be uploaded again: the collector may have
+// given up the upload.
+func (u *Upload) Commit(ctx context.Context, root segment.Hash, source string, keepFrom int64) (Version, error) {
+	m := u.Base.next(kindDrain)
+	m.Root, m.Source = root.String(), source
+	m.KeepFrom = max(m.KeepFrom, min(keepFrom, u.Base.Number+1))
+	if keepFrom == 0 {
+		m.KeepFrom = u.Base.Number + 1
+	}
+	version, err := u.disks.appendTo(ctx, u.at.Org, u.at.Disk, u.Base.Number, m)
+	if errors.Is(err, ErrConflict) {
+		if _, heldErr := u.disks.Held(ctx, u.at); heldErr != nil {
+			err = heldErr
+		}
+	}
+	if err != nil {
+		return Version{}, err
+	}
+	return version, u.Abort(ctx)
+}
+
+// Abort withdraws the announcement. An upload whose commit gave no answer must not be withdrawn.
+func (u *Upload) Abort(ctx context.Context) error {
+	return u.disks.Store.Delete(ctx, uploadKey(u.at.Org, u.ID))
+}
+
+// FindSource returns the version that an earlier attempt to drain the same overlay wrote.
+func (d *Disks) FindSource(ctx context.Context, head Version, at Holding, source string) (Version, bool, error) {
+	for number := head.Number; number >= head.KeepFrom && number > 0 && source != ""; number-- {
+		version, err := d.Get(ctx, at.Org, at.Disk, number)
+		if errors.Is(err, ErrNoData) {
+			continue
+		}
+		if err != nil {
+			return Version{}, false, err
+		}
+		if version.Source == source {
+			return version, true, nil
+		}
+	}
+	return Version{}, false, nil
+}
+
+// Fork makes a new disk that begins with a version of another one.
+func (d *Disks) Fork(ctx context.Context, org, disk string, number int64, to string) (Version, error) {
+	source, err := d.Find(ctx, org, disk, number)
+	if err != nil {
+		return Version{}, err
+	}
+	id := segment.NewID()
+	if err := d.announce(ctx, org, id, announcement{Disk: to, Number: 1, Holds: []string{source.Root}}); err != nil {
+		return Version{}, err
+	}
+	if err := d.Store.Put(ctx, familyKey(org, source.Family, to), nil); err != nil {
+		return Version{}, err
+	}
+	// Only now is the data safe: the version may have been dropped before the announcement.
+	if source, err = d.Find(ctx, org, disk, number); err != nil {
+		return Version{}, err
+	}
+	m := Manifest{Kind: kindFork, Root: source.Root, SizeBytes: source.SizeBytes, Family: source.Family,
+		Parent: &Parent{Disk: disk, Version: number}, KeepFrom: 1}
+	version, err := d.appendTo(ctx, org, to, 0, m)
+	if errors.Is(err, ErrConflict) {
+		err = fmt.Errorf("%w: %s/%s", ErrExists, org, to)
+	}
+	if err != nil {
+		return Version{}, err
+	}
+	return version, d.Store.Delete(ctx, uploadKey(org, id))
+}
+
+// Find returns a version whose data is kept.
+func (d *Disks) Find(ctx context.Context, org, disk string, number int64) (Version, error) {
+	head, err := d.open(ctx, org, disk)
+	if err != nil {
+		return Version{}, err
+	}
+	if head.Kind == kindClosing {
+		return Version{}, fmt.Errorf("%w: %s/%s is being deleted", ErrNoDisk, org, disk)
+	}
+	version, err := d.Get(ctx, org, disk, number)
+	if err != nil {
+		return Version{}, err
+	}
+	isRemoved, err := d.isRemoved(ctx, org, disk, number)
+	if err != nil {
+		return Version{}, err
+	}
+	if isDead(head, version, isRemoved) {
+		return Version{}, fmt.Errorf("%w: %s/%s version %d", ErrNoData, org, disk, number)
+	}
+	return version, nil
+}
+
+// isDead reports whether the data of a version need not be kept for its disk. A dead version stays dead.
+func isDead(head, version Version, isRemoved bool) bool {
+	switch {
+	case head.Kind == kindDeleted:
+		return true
+	case version.Number >= head.KeepFrom:
+		return false
+	default:
+		return version.Kind != kindSnapshot || isRemoved
+	}
+}
+
+func removedKey(org, disk string, number int64) string {
+	return fmt.Sprintf("removed/%s/%s/%010d", org, disk, number)
+}
+
+func (d *Disks) isRemoved(ctx context.Context, org, disk string, number int64) (bool, error) {
+	_, err := d.Store.Get(ctx, removedKey(org, disk, number), objects.Range{})
+	if errors.Is(err, objects.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// RemoveSnapshot allows the data of a snapshot to be collected.
+func (d *Disks) RemoveSnapshot(ctx context.Context, org, disk string, number int64) error {
+	version, err := d.Get(ctx, org, disk, number)
+	if err != nil {
+		return err
+	}
+	if version.Kind != kindSnapshot {
+		return fmt.Errorf("version %d of %s/%s is not a snapshot", number, org, disk)
+	}
+	return d.Store.Put(ctx, removedKey(org, disk, number), []byte("removed"))
+}
+
+// Delete deletes a disk that no runner holds. Two deletes and forks may meet: the manifest "closing" stops new forks
+// before the existing ones are counted.
+func (d *Disks) Delete(ctx context.Context, org, disk string) error {
+	closing, err := d.change(ctx, Holding{Org: org, Disk: disk}, func(head Version) (Manifest, error) {
+		return head.next(kindClosing), nil
+	})
+	if err != nil {
+		return err
+	}
+	forks, err := d.Forks(ctx, org, disk, closing.Family)
+	kind := kindDeleted
+	if err != nil || len(forks) > 0 {
+		kind = kindReopen
+	}
+	if _, appendErr := d.appendTo(ctx, org, disk, closing.Number, closing.next(kind)); appendErr != nil {
+		return errors.Join(err, appendErr)
+	}
+	if len(forks) > 0 {
+		return fmt.Errorf("%w: %v", ErrHasForks, forks)
+	}
+	return err
+}
+
+// Forks lists the disks that were forked from a disk and exist.
+func (d *Disks) Forks(ctx context.Context, org, disk, family string) (forks []string, err error) {
+	members, err := d.members(ctx, org, family)
+	for _, member := range members {
+		head, err := d.open(ctx, org, member)
+		if errors.Is(err, ErrNoDisk) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if head.Parent != nil && head.Parent.Disk == disk {
+			forks = append(forks, member)
+		}
+	}
+	return forks, err
+}
+
+func (d *Disks) members(ctx context.Context, org, family string) (members []string, err error) {
+	prefix := familyKey(org, family, "")
+	for info, err := range d.Store.List(ctx, prefix, "") {
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, info.Key[len(prefix):])
+	}
+	return members, nil
+}
