@@ -198,18 +198,24 @@ func (p *pass) readManifests(ctx context.Context) error {
 
 func (p *pass) readChain(ctx context.Context, disk string, numbers []int64, removed map[string]bool) error {
 	head, err := p.Disks.Get(ctx, p.org, disk, slices.Max(numbers))
+	if errors.Is(err, ErrNoData) {
+		return p.overtaken(disk)
+	}
 	if err != nil {
 		return err
 	}
 	for _, number := range numbers {
+		key := manifestKey(p.org, disk, number)
 		version, err := p.Disks.Get(ctx, p.org, disk, number)
+		if errors.Is(err, ErrNoData) && slices.Contains(p.before.Dead, key) {
+			continue
+		}
 		if errors.Is(err, ErrNoData) {
-			continue // another collector removed it
+			return p.overtaken(disk)
 		}
 		if err != nil {
 			return err
 		}
-		key := manifestKey(p.org, disk, number)
 		if isDead(head, version, removed[removedKey(p.org, disk, number)]) {
 			p.now.Dead = append(p.now.Dead, key)
 			if slices.Contains(p.before.Dead, key) {
@@ -221,6 +227,12 @@ func (p *pass) readChain(ctx context.Context, disk string, numbers []int64, remo
 		}
 	}
 	return nil
+}
+
+// overtaken ends a pass during which another collector removed a manifest that this one would have to follow: its
+// successors, which are not listed, may refer to the same data.
+func (p *pass) overtaken(disk string) error {
+	return fmt.Errorf("%w: another collector is faster at %s/%s", ErrConflict, p.org, disk)
 }
 
 // addRoot makes a root, its leaves and their segments live.

@@ -34,6 +34,8 @@ type process struct {
 	objects.Store
 	world *world
 	delay time.Duration
+	// odds is one in how many turns the process crashes.
+	odds int
 
 	mutex  sync.Mutex
 	random *rand.Rand
@@ -43,8 +45,8 @@ type process struct {
 // turn gives way to other processes, and decides whether this one crashes now.
 func (p *process) turn() error {
 	p.mutex.Lock()
-	p.isDead = p.isDead || p.random.IntN(60) == 0
-	isDead, yields, sleeps := p.isDead, p.random.IntN(8), p.random.IntN(25) == 0
+	p.isDead = p.isDead || p.random.IntN(p.odds) == 0
+	isDead, yields, sleeps := p.isDead, p.random.IntN(8), p.random.IntN(12) == 0
 	p.mutex.Unlock()
 	for range yields {
 		runtime.Gosched()
@@ -104,6 +106,7 @@ type world struct {
 	base    map[string]string // root that a root was built from
 	heads   map[string]chain.Version
 	made    map[string]bool // manifests that became the head
+	deleted int             // objects that collectors deleted while others worked
 }
 
 func (w *world) create(ctx context.Context, key string, content []byte) (bool, error) {
@@ -140,9 +143,11 @@ func (w *world) create(ctx context.Context, key string, content []byte) (bool, e
 	return true, nil
 }
 
-func (w *world) newProcess(random *rand.Rand, delay time.Duration) *process {
+// newProcess starts a process that is slow or fast: an upload may last for several passes, and a pass for many uploads.
+func (w *world) newProcess(random *rand.Rand, odds int) *process {
+	delay := []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[random.IntN(4)]
 	own := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
-	return &process{Store: w.store, world: w, random: own, delay: delay}
+	return &process{Store: w.store, world: w, random: own, delay: delay, odds: odds}
 }
 
 // actor is a runner that works on random disks and starts again after each crash.
@@ -160,7 +165,7 @@ func (a *actor) run(ctx context.Context, operations int) {
 	var at *process
 	for a.operation = range operations {
 		if at == nil || at.isDead {
-			at = a.newProcess(a.random, time.Millisecond)
+			at = a.newProcess(a.random, 150)
 			a.disks = chain.New(at)
 		}
 		disk := a.drawDisk()
@@ -287,12 +292,16 @@ func (w *world) collect(ctx context.Context, random *rand.Rand, stop <-chan stru
 			return
 		default:
 		}
-		at := w.newProcess(random, 10*time.Millisecond)
+		at := w.newProcess(random, 3000)
 		collector := &chain.Collector{Disks: chain.New(at), Source: blockmap.NewSource(at, nil)}
 		if random.IntN(3) > 0 {
 			collector.UploadTime = time.Hour
 		}
-		if _, err := collector.Collect(ctx, "o"); err != nil && !errors.Is(err, errCrashed) && !errors.Is(err, objects.ErrNotFound) {
+		result, err := collector.Collect(ctx, "o")
+		w.mutex.Lock()
+		w.deleted += result.DeletedObjects
+		w.mutex.Unlock()
+		if err != nil && !errors.Is(err, errCrashed) && !errors.Is(err, chain.ErrConflict) && !errors.Is(err, objects.ErrNotFound) {
 			w.t.Errorf("the collector: %v", err)
 		}
 	}
@@ -367,5 +376,8 @@ func simulate(t *testing.T, seed uint64) {
 		t.Errorf("%d unused objects stay", result.Unused)
 	}
 	w.check(ctx)
-	t.Logf("%d versions checked, %d manifests, %d objects", checked, len(w.made), result.Objects)
+	t.Logf("%d versions checked, %d manifests, %d objects, %d deleted", checked, len(w.made), result.Objects, w.deleted)
+	if checked == 0 || w.deleted == 0 {
+		t.Error("the simulation proves nothing")
+	}
 }
