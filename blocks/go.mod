@@ -7,6 +7,8 @@ require (
 	github.com/aws/aws-sdk-go-v2/config v1.32.0
 	github.com/aws/aws-sdk-go-v2/service/s3 v1.92.0
 	github.com/aws/smithy-go v1.23.2
+	github.com/klauspost/compress v1.18.2
+	golang.org/x/sys v0.33.0
 )
 
 require (
@@ -25,6 +27,4 @@ require (
 	github.com/aws/aws-sdk-go-v2/service/sso v1.30.4 // indirect
 	github.com/aws/aws-sdk-go-v2/service/ssooidc v1.35.8 // indirect
 	github.com/aws/aws-sdk-go-v2/service/sts v1.41.1 // indirect
-	github.com/klauspost/compress v1.18.2 // indirect
-	golang.org/x/sys v0.33.0 // indirect
 )

@@ -1,0 +1,127 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"coppice/blocks/internal/chain"
+	"coppice/blocks/internal/drain"
+)
+
+// usualUploadTime is the time after which the collector gives up an upload.
+const usualUploadTime = 24 * time.Hour
+
+func (s *Server) act(ctx context.Context, r Request) (any, error) {
+	holding := chain.Holding{Org: r.Org, Disk: r.Disk, Runner: r.Runner, Epoch: r.Epoch}
+	switch r.Op {
+	case "status":
+		return map[string]any{"exports": s.Exports.Names()}, nil
+	case "create":
+		return pass(s.Disks.Create(ctx, r.Org, r.Disk, r.SizeBytes))
+	case "take":
+		return pass(s.Disks.Take(ctx, r.Org, r.Disk, r.Runner, time.Duration(r.LeaseMS)*time.Millisecond))
+	case "renew":
+		return true, s.Disks.Renew(ctx, r.Runner)
+	case "release":
+		return pass(s.Disks.Release(ctx, holding))
+	case "snapshot":
+		return pass(s.Disks.Snapshot(ctx, holding, r.Name))
+	case "remove_snapshot":
+		return true, s.Disks.RemoveSnapshot(ctx, r.Org, r.Disk, r.Version)
+	case "grow":
+		return pass(s.Disks.Grow(ctx, holding, r.SizeBytes))
+	case "fork":
+		return pass(s.Disks.Fork(ctx, r.Org, r.Disk, r.Version, r.To))
+	case "delete":
+		return true, s.Disks.Delete(ctx, r.Org, r.Disk)
+	case "load":
+		return s.Exports.Load(ctx, r)
+	case "unload":
+		s.Exports.Unload(r.Export)
+		return true, nil
+	default:
+		return s.actOnData(ctx, r, holding)
+	}
+}
+
+func (s *Server) actOnData(ctx context.Context, r Request, holding chain.Holding) (any, error) {
+	switch r.Op {
+	case "drain":
+		return s.drain(ctx, r, holding)
+	case "dirty":
+		return s.dirty(r)
+	case "stat":
+		return s.stat(ctx, r)
+	case "collect":
+		collector := &chain.Collector{Disks: s.Disks, Source: s.Source, UploadTime: usualUploadTime}
+		if r.UploadMS > 0 {
+			collector.UploadTime = time.Duration(r.UploadMS) * time.Millisecond
+		}
+		return pass(collector.Collect(ctx, r.Org))
+	}
+	return nil, fmt.Errorf("%w: %s is not implemented", errInvalid, r.Op)
+}
+
+func pass[T any](result T, err error) (any, error) { return result, err }
+
+type drained struct {
+	chain.Version
+	IsRepeated   bool  `json:"repeated"`
+	ChangedBytes int64 `json:"changed_bytes"`
+	ZeroBytes    int64 `json:"zero_bytes"`
+	FrameBytes   int64 `json:"frame_bytes"`
+	MapBytes     int64 `json:"map_bytes"`
+	Segments     int   `json:"segments"`
+	Leaves       int   `json:"leaves"`
+	// Amplification is stored bytes per changed byte.
+	Amplification float64 `json:"amplification"`
+	DurationMS    int64   `json:"duration_ms"`
+}
+
+func (s *Server) drain(ctx context.Context, r Request, holding chain.Holding) (any, error) {
+	start := time.Now()
+	overlay, err := s.Overlays.Open(r.Overlay)
+	if err != nil {
+		return nil, err
+	}
+	defer overlay.Close()
+	job := drain.Job{Holding: holding, Source: r.Source, KeepFrom: r.KeepFrom}
+	result, err := drain.Run(ctx, s.Disks, s.Source, job, overlay)
+	if err != nil {
+		return nil, err
+	}
+	stats := result.Stats
+	answer := drained{Version: result.Version, IsRepeated: result.IsRepeated, ChangedBytes: stats.ChangedBytes,
+		ZeroBytes: stats.ZeroBytes, FrameBytes: stats.FrameBytes, MapBytes: stats.MapBytes, Segments: stats.Segments,
+		Leaves: stats.Leaves, DurationMS: time.Since(start).Milliseconds()}
+	if stats.ChangedBytes > 0 {
+		answer.Amplification = float64(stats.FrameBytes+stats.MapBytes) / float64(stats.ChangedBytes)
+	}
+	return answer, nil
+}
+
+func (s *Server) dirty(r Request) (any, error) {
+	overlay, err := s.Overlays.Open(r.Overlay)
+	if err != nil {
+		return nil, err
+	}
+	defer overlay.Close()
+	data, zero, err := drain.Dirty(overlay)
+	return map[string]int64{"data_bytes": data, "zero_bytes": zero}, err
+}
+
+func (s *Server) stat(ctx context.Context, r Request) (any, error) {
+	head, err := s.Disks.Head(ctx, r.Org, r.Disk)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := s.Disks.StoredBytes(ctx, s.Source, r.Org, r.Disk)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		chain.Version
+		StoredBytes int64 `json:"stored_bytes"`
+	}{head, stored}, nil
+}

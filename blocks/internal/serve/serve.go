@@ -1,0 +1,225 @@
+// Package serve answers the runner's requests as lines of JSON. Each line in has an id and an operation; each line out has
+// the same id and a result, or an error with a code. Requests run concurrently, those of one disk one after the other.
+//
+//	{"id":1,"op":"create","org":"o","disk":"d","size_bytes":1073741824}
+//	{"id":2,"op":"take","org":"o","disk":"d","runner":"r","lease_ms":30000}
+//	{"id":2,"result":{"version":2,"kind":"take","root":"…","size_bytes":1073741824,"epoch":1,"runner":"r",…}}
+//	{"id":3,"op":"load","org":"o","disk":"d","version":2}              {"id":3,"result":{"export":"o/d/2","size_bytes":…}}
+//	{"id":4,"op":"drain","org":"o","disk":"d","runner":"r","epoch":1,"overlay":"vm/o1.qcow2","source":"…","keep_from":2}
+//	{"id":4,"error":{"code":"stale","message":"…"}}
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"coppice/blocks/internal/blockmap"
+	"coppice/blocks/internal/chain"
+	"coppice/blocks/internal/objects"
+	"coppice/blocks/internal/qcow2"
+	"coppice/blocks/internal/segment"
+)
+
+const (
+	maxLineBytes = 64 << 10
+	maxRequests  = 64
+	// usualTime limits an operation that names no deadline.
+	usualTime = 10 * time.Minute
+)
+
+// Request is one line in.
+type Request struct {
+	ID        int64  `json:"id"`
+	Op        string `json:"op"`
+	Org       string `json:"org"`
+	Disk      string `json:"disk"`
+	To        string `json:"to"`
+	Runner    string `json:"runner"`
+	Epoch     int64  `json:"epoch"`
+	Version   int64  `json:"version"`
+	Name      string `json:"name"`
+	Export    string `json:"export"`
+	SizeBytes int64  `json:"size_bytes"`
+	LeaseMS   int64  `json:"lease_ms"`
+	Overlay   string `json:"overlay"`
+	Source    string `json:"source"`
+	KeepFrom  int64  `json:"keep_from"`
+	// TimeoutMS limits the operation.
+	TimeoutMS int64 `json:"timeout_ms"`
+	// UploadMS is for collect: longer than the longest upload.
+	UploadMS int64 `json:"upload_ms"`
+}
+
+// Server has the state of one process: the loaded versions. All else is in the store.
+type Server struct {
+	Disks   *chain.Disks
+	Source  *blockmap.Source
+	Exports *Exports
+	// Overlays opens an overlay by its name.
+	Overlays Opener
+
+	locks keyedLocks
+}
+
+// Run answers requests until in ends, and returns when all are answered.
+func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := &lineWriter{out: out}
+	slots := make(chan struct{}, maxRequests)
+	var group sync.WaitGroup
+	defer group.Wait()
+	lines := bufio.NewScanner(in)
+	lines.Buffer(make([]byte, 0, 4096), maxLineBytes)
+	for lines.Scan() {
+		var asked Request
+		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
+			return fmt.Errorf("a request is not valid: %w", err)
+		}
+		slots <- struct{}{}
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			defer func() { <-slots }()
+			answers.write(asked.ID, s.answer(ctx, asked))
+		}()
+	}
+	return lines.Err()
+}
+
+type answer struct {
+	result any
+	err    error
+}
+
+func (s *Server) answer(ctx context.Context, r Request) answer {
+	limit := usualTime
+	if r.TimeoutMS > 0 {
+		limit = time.Duration(r.TimeoutMS) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := r.check(); err != nil {
+		return answer{err: err}
+	}
+	if r.Disk != "" {
+		unlock, err := s.locks.lock(ctx, r.Org+"/"+r.Disk)
+		if err != nil {
+			return answer{err: err}
+		}
+		defer unlock()
+	}
+	result, err := s.act(ctx, r)
+	return answer{result, err}
+}
+
+func (r Request) check() error {
+	for _, name := range []string{r.Org, r.Disk, r.To, r.Runner} {
+		if name != "" && !objects.IsName(name) {
+			return fmt.Errorf("%w: %.50q is not a name", errInvalid, name)
+		}
+	}
+	needs, known := operations[r.Op]
+	if !known {
+		return fmt.Errorf("%w: there is no operation %q", errInvalid, r.Op)
+	}
+	for field, value := range map[string]string{"org": r.Org, "disk": r.Disk, "to": r.To, "runner": r.Runner} {
+		if needs[field] && value == "" {
+			return fmt.Errorf("%w: %s needs %s", errInvalid, r.Op, field)
+		}
+	}
+	return nil
+}
+
+var (
+	errInvalid = errors.New("the request is invalid")
+
+	// operations has the names that each operation needs.
+	operations = map[string]map[string]bool{
+		"status": {}, "renew": {"runner": true}, "collect": {"org": true}, "dirty": {}, "unload": {},
+		"create": ofDisk, "load": ofDisk, "snapshot": ofDisk, "remove_snapshot": ofDisk, "delete": ofDisk, "stat": ofDisk,
+		"take": ofRunner, "release": ofRunner, "drain": ofRunner, "grow": ofRunner,
+		"fork": {"org": true, "disk": true, "to": true},
+	}
+	ofDisk   = map[string]bool{"org": true, "disk": true}
+	ofRunner = map[string]bool{"org": true, "disk": true, "runner": true}
+)
+
+// codes are in the errors of answers; everything else is "failed".
+var codes = []struct {
+	err  error
+	code string
+}{
+	{errInvalid, "invalid"},
+	{chain.ErrStale, "stale"},
+	{chain.ErrHeld, "held"},
+	{chain.ErrExists, "exists"},
+	{chain.ErrHasForks, "has_forks"},
+	{chain.ErrNoDisk, "no_disk"},
+	{chain.ErrNoData, "no_data"},
+	{chain.ErrConflict, "conflict"},
+	{qcow2.ErrRefused, "refused"},
+	{segment.ErrCorrupt, "corrupt"},
+	{objects.ErrUnavailable, "unavailable"},
+	{context.DeadlineExceeded, "timeout"},
+}
+
+func codeOf(err error) string {
+	for _, each := range codes {
+		if errors.Is(err, each.err) {
+			return each.code
+		}
+	}
+	return "failed"
+}
+
+type lineWriter struct {
+	mutex sync.Mutex
+	out   io.Writer
+}
+
+func (w *lineWriter) write(id int64, a answer) {
+	message := map[string]any{"id": id, "result": a.result}
+	if a.err != nil {
+		message = map[string]any{"id": id, "error": map[string]string{"code": codeOf(a.err), "message": a.err.Error()}}
+	}
+	line, err := json.Marshal(message)
+	if err != nil {
+		line = fmt.Appendf(nil, `{"id":%d,"error":{"code":"failed","message":"the answer cannot be encoded"}}`, id)
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	// A peer that is gone needs no answer.
+	_, _ = w.out.Write(append(line, '\n'))
+}
+
+// keyedLocks lets one request a disk run. An entry of a disk stays, which is small.
+type keyedLocks struct {
+	mutex sync.Mutex
+	locks map[string]chan struct{}
+}
+
+func (k *keyedLocks) lock(ctx context.Context, key string) (unlock func(), err error) {
+	k.mutex.Lock()
+	if k.locks == nil {
+		k.locks = map[string]chan struct{}{}
+	}
+	held, ok := k.locks[key]
+	if !ok {
+		held = make(chan struct{}, 1)
+		k.locks[key] = held
+	}
+	k.mutex.Unlock()
+	select {
+	case held <- struct{}{}:
+		return func() { <-held }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
