@@ -26,6 +26,9 @@ func importDisk(ctx context.Context, chosen options, disks *chain.Disks, source 
 		return err
 	}
 	at := chain.Holding{Org: chosen.org, Disk: chosen.disk, Runner: runner, Epoch: taken.Epoch}
+	renewing, stop := context.WithCancel(ctx)
+	defer stop()
+	go renew(renewing, disks, runner)
 	isRead := false
 	_, err = drain.Apply(ctx, disks, source, drain.Job{Holding: at}, taken.SizeBytes,
 		func(ctx context.Context, builder *blockmap.Builder) error {
@@ -37,6 +40,19 @@ func importDisk(ctx context.Context, chosen options, disks *chain.Disks, source 
 		})
 	_, releaseErr := disks.Release(context.WithoutCancel(ctx), at)
 	return errors.Join(err, releaseErr)
+}
+
+// renew keeps the lease of an import that lasts. A failure shows when the manifest is written.
+func renew(ctx context.Context, disks *chain.Disks, runner string) {
+	for ticker := time.NewTicker(importLease / 4); ; {
+		_ = disks.Renew(ctx, runner)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			ticker.Stop()
+			return
+		}
+	}
 }
 
 func copyIn(ctx context.Context, builder *blockmap.Builder, size int64, in io.Reader) error {
