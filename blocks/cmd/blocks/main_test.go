@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"coppice/blocks/testing/s3server"
@@ -242,5 +243,44 @@ func finish(t *testing.T, s *server) {
 	}
 	if collected["objects"] != 0.0 {
 		t.Errorf("objects stay: %v", collected)
+	}
+}
+
+func TestAReaderWaitsWhileTheServerIsAway(t *testing.T) {
+	b := newBench(t, "directory")
+	runTool(t, "truncate", "-s", fmt.Sprint(diskBytes), filepath.Join(b.root, "model"))
+	s := b.start()
+	s.must(fmt.Sprintf(`"op":"create","org":"o","disk":"d","size_bytes":%d`, diskBytes))
+	s.must(`"op":"take","org":"o","disk":"d","runner":"r1","lease_ms":100`)
+	b.overlay("o1", "write -P 7 0 100M")
+	s.must(`"op":"drain","org":"o","disk":"d","runner":"r1","epoch":1,"overlay":"o1","source":"o1"`)
+	reader := exec.Command("qemu-io", "-r", "--image-opts",
+		"driver=nbd,server.type=unix,server.path="+b.socketPath+",export=o/d/3,reconnect-delay=60")
+	in, err := reader.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := reader.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(out)
+	for round := range 3 {
+		_, _ = fmt.Fprintf(in, "read -P 7 %dM 1M\n", round*20)
+		if round > 0 {
+			s = b.start() // the request arrived while no server ran
+		}
+		if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "read 1048576/1048576") {
+			t.Fatalf("round %d: %s %v", round, line, err)
+		}
+		_, _ = answers.ReadString('\n')
+		s.kill()
+	}
+	_, _ = fmt.Fprintln(in, "quit")
+	if err := reader.Wait(); err != nil {
+		t.Error(err)
 	}
 }
