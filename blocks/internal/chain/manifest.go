@@ -1,5 +1,5 @@
 // Package chain keeps each disk as a chain of numbered manifests that are only ever created. Creating number n+1 is also
-// the lock: whoever takes a disk writes it with a higher epoch, and the next manifest of the earlier holder fails.
+// the lock: a runner takes a disk by writing it with a higher epoch, and the next manifest of the earlier holder fails.
 //
 //	disks/<org>/<disk>/<n>          manifest, 10 digits; the highest number is the head, which is never removed
 //	families/<org>/<family>/<disk>  a disk that shares data with the disk <family>, or may

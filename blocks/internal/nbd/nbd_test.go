@@ -118,17 +118,22 @@ func TestQemuReadsAnExport(t *testing.T) {
 	}
 }
 
-func TestAReadWaitsForTheStore(t *testing.T) {
-	store := memory.New()
-	socket, content := start(t, store, time.Minute)
-	var isAway atomic.Bool
-	isAway.Store(true)
+// newUnreliable returns a store that refuses everything while a flag is set.
+func newUnreliable() (*memory.Store, *atomic.Bool) {
+	store, isAway := memory.New(), &atomic.Bool{}
 	store.Before = func(string, string) error {
 		if isAway.Load() {
 			return fmt.Errorf("%w: test", objects.ErrUnavailable)
 		}
 		return nil
 	}
+	return store, isAway
+}
+
+func TestAReadWaitsForTheStore(t *testing.T) {
+	store, isAway := newUnreliable()
+	socket, content := start(t, store, time.Minute)
+	isAway.Store(true)
 	time.AfterFunc(time.Second, func() { isAway.Store(false) })
 	begin := time.Now()
 	raw := filepath.Join(t.TempDir(), "raw")
@@ -140,7 +145,7 @@ func TestAReadWaitsForTheStore(t *testing.T) {
 }
 
 func TestAReadFailsAtItsDeadlineAndOnCorruption(t *testing.T) {
-	store := memory.New()
+	store, isAway := newUnreliable()
 	socket, _ := start(t, store, 300*time.Millisecond)
 	damage := func() {
 		for _, key := range store.Keys("blocks/o/segments/") {
@@ -156,7 +161,7 @@ func TestAReadFailsAtItsDeadlineAndOnCorruption(t *testing.T) {
 	if output, _ := run("qemu-io", read...); strings.Contains(output, "error") {
 		t.Errorf("repaired: %s", output)
 	}
-	store.Before = func(string, string) error { return fmt.Errorf("%w: test", objects.ErrUnavailable) }
+	isAway.Store(true)
 	read[4] = "read 70M 64k"
 	if output, _ := run("qemu-io", read...); !strings.Contains(output, "Input/output error") {
 		t.Errorf("outage: %s", output)
