@@ -11,6 +11,7 @@ export const ASSETS_ENTRIES = [
   'agent',
   'api-tests',
   'base-image',
+  'blocks',
   'capture',
   'hostctl',
   'initramfs',

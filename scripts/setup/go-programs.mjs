@@ -1,4 +1,4 @@
-/** Our Go programs: static, one module each, built by the set-up. */
+/** Our Go programs: static, one module each. The set-up builds all but the block server, which nothing starts yet. */
 import { join } from 'node:path';
 import { ensureArtefact } from './artefact.mjs';
 import { sourceHash } from './hash.mjs';
@@ -12,6 +12,7 @@ const PROGRAMS = {
   jail: "QEMU's launcher",
   capture: 'the program that saves the memory of VMs',
   hostctl: 'the program that asks the kernel for the runner',
+  blocks: 'the block server',
 };
 /** @typedef {keyof typeof PROGRAMS} GoProgram */
 

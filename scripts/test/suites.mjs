@@ -36,14 +36,14 @@ const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 export const SUITES = [
   {
     name: 'go',
-    title: "tests of the guest agent, QEMU's launcher and the capture program",
+    title: 'tests of the Go programs',
     plan: async (tools) =>
       GO_PROGRAMS.map(goDirectory).map((directory) => ({
         suite: 'go',
         title: `go: ${relative(REPOSITORY, directory)}`,
         place: 'beside',
         seconds: COMPILED_SECONDS,
-        run: (context) => runGoTests(tools.getGo(), directory, context),
+        run: (context) => runGoTests(tools, directory, context),
       })),
   },
   {
@@ -121,22 +121,22 @@ async function findTests(folder, suffix) {
 }
 
 /**
- * @param {string} go
+ * @param {Tools} tools
  * @param {string} directory of a Go module
  * @param {JobContext} context
  * @returns {Promise<JobResult>}
  */
-async function runGoTests(go, directory, { print }) {
+async function runGoTests(tools, directory, { print }) {
   const timeoutMs = 10 * MINUTE_MS;
   const events = new GoEvents((text) => print(text.replace(/\n$/u, '')));
   // -vet=off: the checks run vet. -count=1: results depend on the kernel, which Go's test cache does not consider.
   const { exitCode, expired } = await runLive(
-    go,
+    tools.getGo(),
     ['test', '-json', '-vet=off', '-count=1', '-timeout', '8m', './...'],
     {
       timeoutMs,
       cwd: directory,
-      env: GO_ENVIRONMENT,
+      env: { ...GO_ENVIRONMENT, ...unitEnvironment(tools) },
       onLine: (line) => events.accept(line),
     },
   );
