@@ -85,19 +85,14 @@ func (p *pass) addRoot(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	key := blockmap.RootKey(p.org, name)
-	if name == (segment.Hash{}) || p.live[key] {
-		return nil
-	}
-	root, err := p.Source.Root(ctx, p.org, name)
-	if errors.Is(err, objects.ErrNotFound) {
-		p.result.Missing++
-		return nil
-	}
-	if err != nil {
+	var root *blockmap.Root
+	isNew, err := p.mark(name, blockmap.RootKey(p.org, name), func() (err error) {
+		root, err = p.Source.Root(ctx, p.org, name)
+		return err
+	})
+	if err != nil || !isNew {
 		return err
 	}
-	p.live[key] = true
 	for _, leaf := range root.Leaves {
 		if err := p.addLeaf(ctx, leaf); err != nil {
 			return err
@@ -107,23 +102,36 @@ func (p *pass) addRoot(ctx context.Context, text string) error {
 }
 
 func (p *pass) addLeaf(ctx context.Context, name segment.Hash) error {
-	key := blockmap.LeafKey(p.org, name)
-	if name == (segment.Hash{}) || p.live[key] {
-		return nil
-	}
-	leaf, err := p.Source.Leaf(ctx, p.org, name)
-	if errors.Is(err, objects.ErrNotFound) {
-		p.result.Missing++
-		return nil
-	}
-	if err != nil {
+	var leaf *blockmap.Leaf
+	isNew, err := p.mark(name, blockmap.LeafKey(p.org, name), func() (err error) {
+		leaf, err = p.Source.Leaf(ctx, p.org, name)
+		return err
+	})
+	if err != nil || !isNew {
 		return err
 	}
-	p.live[key] = true
 	for _, pieces := range leaf.Blocks {
 		for _, piece := range pieces {
 			p.live[segment.Key(p.org, piece.Segment)] = true
 		}
 	}
 	return nil
+}
+
+// mark makes an object live after `read` has read it. It reports whether the object was not live before. An empty name
+// has no object, and a missing object is counted.
+func (p *pass) mark(name segment.Hash, key string, read func() error) (bool, error) {
+	if name == (segment.Hash{}) || p.live[key] {
+		return false, nil
+	}
+	err := read()
+	if errors.Is(err, objects.ErrNotFound) {
+		p.result.Missing++
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	p.live[key] = true
+	return true, nil
 }
