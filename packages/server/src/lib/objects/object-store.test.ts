@@ -11,6 +11,7 @@ import { checkObjectStore } from './check-object-store.ts';
 import { DirectoryObjects } from './directory-objects.ts';
 import type { ByteRange, ObjectStore } from './object-store.ts';
 import { S3Objects } from './s3/s3-objects.ts';
+import { assertInvalidKeysRefused } from './testing/hostile-keys.ts';
 import { ObjectServer } from './testing/object-server.ts';
 
 const PART_BYTES = 5 << 20;
@@ -191,24 +192,7 @@ for (const [name, open] of Object.entries(STORES)) {
     });
 
     test('no key leads out of the store', async () => {
-      const hostile = [
-        '',
-        '.',
-        '..',
-        '../x',
-        'a/../../x',
-        '/etc/passwd',
-        'a//b',
-        'a/',
-        '.incoming/x',
-        'a\0b',
-      ];
-      for (const key of [...hostile, 'a\\b', 'é', 'a'.repeat(201), `${'a/'.repeat(460)}a`]) {
-        await assert.rejects(objects.put(key, ['x']), { code: 'invalid_request' }, key);
-        await assert.rejects(objects.putIfAbsent(key, ['x']), { code: 'invalid_request' }, key);
-        await assert.rejects(read(objects, key), { code: 'invalid_request' }, key);
-        await assert.rejects(objects.delete(key), { code: 'invalid_request' }, key);
-      }
+      await assertInvalidKeysRefused(objects);
     });
 
     test('it passes the check of its conditions, which leaves nothing behind', async () => {
