@@ -65,7 +65,7 @@ export class UnpackPlaces {
       const uid = uids[index];
       if (uid !== undefined) await endAll(uid);
       const { cgroups, release } = await enclose(`image-${index}`, limitsOf(isInMemory ? maxBytes : 0));
-      // What is left is removed before the place is used again; the preparation has its result.
+      // The next preparation in this place removes a group that is left; this one has its result.
       const free = async (): Promise<void> => {
         await release().catch((error: unknown) => log.warn({ err: error }, 'a control group is left over'));
         this.#taken.delete(index);

@@ -14,6 +14,7 @@ import { maxTasks, type UnpackPlace } from './unpack-places.ts';
 export const IMAGE_NAME = 'image';
 const FIRST_PIPE = 3;
 const OPEN_FILES = 1024;
+
 /** The files that the programs work on. */
 export interface UnpackFiles {
   directory: string;
