@@ -122,8 +122,25 @@ func parseNumber(key string) (int64, error) {
 	return number, nil
 }
 
+// maxHeadAttempts bounds the times that Head lists a chain again. Each time, a whole pass of a collector was faster.
+const maxHeadAttempts = 10
+
 // Head returns the newest version of a disk, also of a deleted one.
 func (d *Disks) Head(ctx context.Context, org, disk string) (Version, error) {
+	for attempt := 1; ; attempt++ {
+		number, err := d.lastNumber(ctx, org, disk)
+		if err != nil {
+			return Version{}, err
+		}
+		head, err := d.Get(ctx, org, disk, number)
+		// A collector removes no head. So there is a newer one by now, which a slow reader has not listed.
+		if !errors.Is(err, ErrNoData) || attempt == maxHeadAttempts {
+			return head, err
+		}
+	}
+}
+
+func (d *Disks) lastNumber(ctx context.Context, org, disk string) (int64, error) {
 	prefix := chainPrefix(org, disk)
 	d.mutex.Lock()
 	known := d.known[prefix]
@@ -135,19 +152,18 @@ func (d *Disks) Head(ctx context.Context, org, disk string) (Version, error) {
 	last := ""
 	for info, err := range d.Store.List(ctx, prefix, after) {
 		if err != nil {
-			return Version{}, err
+			return 0, err
 		}
 		last = info.Key
 	}
 	if last == "" {
-		return Version{}, fmt.Errorf("%w: %s/%s", ErrNoDisk, org, disk)
+		return 0, fmt.Errorf("%w: %s/%s", ErrNoDisk, org, disk)
 	}
 	number, err := parseNumber(last)
-	if err != nil {
-		return Version{}, err
+	if err == nil {
+		d.remember(prefix, number)
 	}
-	d.remember(prefix, number)
-	return d.Get(ctx, org, disk, number)
+	return number, err
 }
 
 func (d *Disks) remember(prefix string, number int64) {

@@ -199,12 +199,21 @@ func (w *world) check(ctx context.Context) (checked int) {
 }
 
 func TestNothingLiveIsCollectedAndNoWritesMix(t *testing.T) {
+	checked, deleted := 0, 0
 	for seed := range uint64(6) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { simulate(t, seed) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			versions, objects := simulate(t, seed)
+			checked, deleted = checked+versions, deleted+objects
+		})
+	}
+	// How many passes a collector makes in one simulation depends on the load of the machine.
+	if checked == 0 || deleted == 0 {
+		t.Error("the simulations prove nothing")
 	}
 }
 
-func simulate(t *testing.T, seed uint64) {
+// simulate returns how many versions it checked, and how many objects the collectors deleted while others worked.
+func simulate(t *testing.T, seed uint64) (checked, deleted int) {
 	ctx, random := context.Background(), rand.New(rand.NewPCG(seed, 7))
 	w := &world{t: t, store: memory.New(), base: map[string]string{}, heads: map[string]chain.Version{}, made: map[string]bool{},
 		content: map[string][]byte{segment.Hash{}.String(): make([]byte, simulatedBytes)}}
@@ -229,7 +238,7 @@ func simulate(t *testing.T, seed uint64) {
 	runners.Wait()
 	close(stop)
 	collectors.Wait()
-	checked := w.check(ctx)
+	checked = w.check(ctx)
 	collector := &chain.Collector{Disks: chain.New(w.store), Source: blockmap.NewSource(w.store, nil), UploadTime: -time.Hour}
 	var result chain.Collected
 	for range 5 {
@@ -243,7 +252,8 @@ func simulate(t *testing.T, seed uint64) {
 	}
 	w.check(ctx)
 	t.Logf("%d versions checked, %d manifests, %d objects, %d deleted", checked, len(w.made), result.Objects, w.deleted)
-	if checked == 0 || w.deleted == 0 {
-		t.Error("the simulation proves nothing")
+	if checked == 0 {
+		t.Error("the simulation checks nothing")
 	}
+	return checked, w.deleted
 }
