@@ -10,8 +10,8 @@ import { Jail } from '../../confinement/jail.ts';
 import type { UnpackPlacesOptions } from '../unpacking/unpack-places.ts';
 
 const SOURCE = fileURLToPath(new URL('../unpacking/unpack.ts', import.meta.url));
-/** Beyond the user ids of installations. Test files that run at the same time have different ones. */
-const FIRST_UID = 3_000_000;
+/** Beyond the user ids of all installations that tests make. Test files that run at the same time have different ones. */
+const FIRST_UID = 10_000_000;
 
 export const IS_ROOT = process.getuid?.() === 0;
 
