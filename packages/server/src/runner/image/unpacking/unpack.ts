@@ -55,7 +55,8 @@ async function merge(): Promise<void> {
   const tree = await readLayers(paths, start.limits, signal);
   say({ content_bytes: tree.contentBytes });
   const progress = new Progress();
-  const output = ignoreErrors(new Socket({ fd: MERGED }));
+  // tar2sqfs ends at the end of the archive, maybe before this end of the pipe is closed.
+  const output = ignoreErrors(new Socket({ fd: MERGED, allowHalfOpen: true }));
   await writeFlatTar(tree, paths, new TarWriter((chunk) => writeTo(output, chunk)), {
     signal,
     onBytes: (bytes) => progress.add(bytes),
