@@ -4,6 +4,7 @@
  */
 import { isErrorCode, MAX_BUILD_SHAPES, ReadyShape, type ErrorCode } from '@coppice/contract';
 import { z } from 'zod';
+import { CapturedWorkspace, DiskId, MountedWorkspace, VmWorkspace } from './disk-protocol.ts';
 import { EgressNote, VmEgress } from './egress-protocol.ts';
 import type { HostMoment } from '../host-clock.ts';
 
@@ -41,6 +42,8 @@ export const CreateVm = ImageRequest.extend({
   ...VmShape.shape,
   /** Absent: unrestricted network and no grants. */
   egress: VmEgress.optional(),
+  /** Absent: `/workspace` is a directory on the scratch disk. */
+  workspace: VmWorkspace.optional(),
 });
 export type CreateVm = z.infer<typeof CreateVm>;
 
@@ -48,7 +51,12 @@ export type CreateVm = z.infer<typeof CreateVm>;
 export const CaptureId = z.string().regex(/^(?:snap|hib)[0-9a-f]{20}$/u);
 
 /** Body of `PUT /vms/{id}` for a VM that resumes from a capture. */
-export const RestoreVm = z.strictObject({ capture_id: CaptureId, egress: VmEgress.optional() });
+export const RestoreVm = z.strictObject({
+  capture_id: CaptureId,
+  egress: VmEgress.optional(),
+  /** Required if the captured VM had a disk. */
+  workspace: VmWorkspace.optional(),
+});
 export type RestoreVm = z.infer<typeof RestoreVm>;
 
 /** Body of `POST /vms/{id}/snapshot` and `…/hibernate`. */
@@ -59,7 +67,12 @@ export type CaptureRequest = z.infer<typeof CaptureRequest>;
 const RollbackId = z.string().regex(/^roll[0-9a-f]{20}$/u);
 
 /** Body of `POST /vms/{id}/rollback`. */
-export const RollbackVm = z.strictObject({ rollback_id: RollbackId, capture_id: CaptureId });
+export const RollbackVm = z.strictObject({
+  rollback_id: RollbackId,
+  capture_id: CaptureId,
+  /** The sandbox's disk, with the version of the capture: the disk is rolled back to it. Required if it has one. */
+  workspace: VmWorkspace.optional(),
+});
 export type RollbackVm = z.infer<typeof RollbackVm>;
 
 /** Body of `POST /vms/{id}/fork`: ids of the children, which also identify the fork. */
@@ -68,6 +81,8 @@ export const ForkVm = z.strictObject({
     .array(z.string().regex(/^run[0-9a-f]{20}$/u))
     .min(1)
     .max(100),
+  /** The children's disks, in the same order, which the fork makes. Required if the parent has a disk. */
+  disks: z.array(DiskId).max(100).optional(),
 });
 export type ForkVm = z.infer<typeof ForkVm>;
 
@@ -85,6 +100,8 @@ export const VmInfo = z.object({
   disk_mib: z.int(),
   /** Duration of each step of the create, in milliseconds. */
   timings_ms: z.record(z.string(), z.number()),
+  /** The disk at `/workspace`, as it was when the VM started; absent without one. */
+  workspace: MountedWorkspace.optional(),
 });
 export type VmInfo = z.infer<typeof VmInfo>;
 
@@ -120,6 +137,8 @@ export const CaptureInfo = z.object({
   bound_to: z.record(z.string(), z.string()),
   /** Usage of the VM until it was saved. */
   usage: VmUsage,
+  /** The disk at `/workspace` at the moment of the capture; absent without one. */
+  workspace: CapturedWorkspace.optional(),
 });
 export type CaptureInfo = z.infer<typeof CaptureInfo>;
 
