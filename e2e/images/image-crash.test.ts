@@ -12,7 +12,7 @@ import { pushTinyImage } from '../fixtures/images/tiny-image.ts';
 
 const INSTANCE = 7;
 /** Large enough that the test can see the packer at work. */
-const CONTENT_BYTES = 150_000_000;
+const CONTENT_BYTES = 400_000_000;
 const STEP_TIMEOUT_MS = 60_000;
 
 /** Counts packers that see a directory of the data directory: one path of its jail is a file of it. */

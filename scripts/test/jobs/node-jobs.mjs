@@ -20,7 +20,7 @@ export const PLACES = new Map(
   /** @type {[string, import('./run-jobs.mjs').Place][]} */ ([
     ['capacity.test.ts', 'heavy'],
     ['doctor.test.ts', 'single'],
-    ['greedy-guests.test.ts', 'heavy'],
+    ['greedy-guests.test.ts', 'alone'],
     ['guest-timer.test.ts', 'single'],
     // Chromium aborts connections in progress when a TAP is added or removed (ERR_NETWORK_CHANGED).
     ['preview.test.ts', 'single'],
