@@ -10,15 +10,22 @@ import { withDeadline } from '../waiting/deadline.ts';
 
 const Answer = z.union([
   z.strictObject({ id: z.int(), result: z.unknown() }),
-  z.strictObject({ id: z.int(), error: z.string() }),
+  z.strictObject({
+    id: z.int(),
+    error: z.union([z.string(), z.object({ code: z.string(), message: z.string() })]),
+  }),
 ]);
 const Event = z.looseObject({ event: z.string() });
 export type LineEvent = z.infer<typeof Event>;
 
 /** The other side answered with an error. */
 export class RefusedRequestError extends AppError {
-  constructor(message: string) {
+  /** The other side's code for the error; undefined if its errors have none. */
+  readonly reason: string | undefined;
+
+  constructor(message: string, reason?: string) {
     super('internal', message);
+    this.reason = reason;
   }
 }
 
@@ -30,7 +37,7 @@ interface Pending {
 export interface JsonLineClientOptions {
   input: Readable;
   output: Writable;
-  /** Of each answer, in milliseconds. */
+  /** Of an answer, in milliseconds, unless the request has its own. */
   timeoutMs: number;
   onEvent?: (event: LineEvent) => void;
 }
@@ -62,7 +69,11 @@ export class JsonLineClient {
    * Throws {@link RefusedRequestError} when the other side refuses, `internal` when it ends first, DeadlineError when it does
    * not answer.
    */
-  async ask(step: string, request: Record<string, unknown>): Promise<unknown> {
+  async ask(
+    step: string,
+    request: Record<string, unknown>,
+    { timeoutMs = this.#options.timeoutMs } = {},
+  ): Promise<unknown> {
     if (this.#endReason !== undefined) throw new AppError('internal', `${step}: ${this.#endReason}`);
     this.#lastId += 1;
     const id = this.#lastId;
@@ -70,7 +81,7 @@ export class JsonLineClient {
     this.#pending.set(id, { resolve, reject });
     this.#options.output.write(`${JSON.stringify({ id, ...request })}\n`);
     try {
-      return await withDeadline(step, this.#options.timeoutMs, promise);
+      return await withDeadline(step, timeoutMs, promise);
     } finally {
       this.#pending.delete(id);
     }
@@ -95,8 +106,10 @@ export class JsonLineClient {
 
   #settle(answer: z.infer<typeof Answer>): void {
     const pending = this.#pending.get(answer.id);
-    if ('error' in answer) pending?.reject(new RefusedRequestError(answer.error));
-    else pending?.resolve(answer.result);
+    if (!('error' in answer)) return pending?.resolve(answer.result);
+    const { error } = answer;
+    if (typeof error === 'string') pending?.reject(new RefusedRequestError(error));
+    else pending?.reject(new RefusedRequestError(error.message, error.code));
   }
 }
 

@@ -1,0 +1,41 @@
+/** What the block server answers (blocks/internal/serve). */
+import { z } from 'zod';
+
+/** A manifest of a disk's chain. */
+export const DiskManifest = z.object({
+  version: z.int().positive(),
+  kind: z.string(),
+  /** Name of the map: equal roots are equal content. */
+  root: z.string(),
+  size_bytes: z.int().positive(),
+  epoch: z.int().nonnegative(),
+  /** Id of the runner that holds the disk; empty if none does. */
+  runner: z.string(),
+  time_ms: z.int(),
+});
+export type DiskManifest = z.infer<typeof DiskManifest>;
+
+/** `recovered`: an earlier holder did not release the disk. */
+export const TakenDisk = DiskManifest.extend({ recovered: z.boolean() });
+
+export const LoadedVersion = z.object({
+  export: z.string(),
+  size_bytes: z.int().positive(),
+  root: z.string(),
+});
+
+export const DrainedOverlay = DiskManifest.extend({
+  repeated: z.boolean(),
+  changed_bytes: z.int(),
+  frame_bytes: z.int(),
+  map_bytes: z.int(),
+  duration_ms: z.int(),
+});
+
+export const ServerStatus = z.object({
+  reads: z.int(),
+  /** Age of the oldest read in progress; 0 without one. */
+  oldest_read_ms: z.int(),
+});
+
+export const Nothing = z.unknown();

@@ -1,0 +1,228 @@
+/** Operations on persistent disks that control asks for, on disks that are attached here and on those that are not. */
+import { spawn } from 'node:child_process';
+import { createWriteStream, mkdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { AppError } from '@coppice/contract';
+import { z } from 'zod';
+import { runCommand } from '../../lib/process/run-command.ts';
+import {
+  CollectedDisks,
+  StoredDisk,
+  type DiskFormat,
+  type DiskState,
+  type DiskVersion,
+  type ForkDisk,
+  type TakeSnapshot,
+} from '../../lib/protocol/disk-protocol.ts';
+import type { AgentSession } from '../agent-client/agent-session.ts';
+import type { DiskGuard } from '../capacity/disk-guard.ts';
+import type { Attachment } from './attachment.ts';
+import { DiskManifest, Nothing } from './block-requests.ts';
+import { BlockServerError, type BlockServer } from './block-server.ts';
+import { growWorkspace, syncWorkspace, whileFrozen } from './guest-workspace.ts';
+import type { Workspaces } from './workspaces.ts';
+
+const FORMAT_OPTIONS = 'lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0';
+const IMPORT_TIMEOUT_MS = 60 * 60_000;
+const COLLECT_TIMEOUT_MS = 30 * 60_000;
+/** Counting what a disk stores reads all maps of its family. */
+const STORED_TIMEOUT_MS = 10 * 60_000;
+const MIB = 1024 * 1024;
+
+export interface DiskOperationsParts {
+  server: BlockServer;
+  workspaces: Workspaces;
+  /** Directory of images in the making; below that of the overlays. */
+  directory: string;
+  /** Name of that directory below that of the overlays. */
+  name: string;
+  mke2fs: string;
+  disk: DiskGuard;
+  /** Returns the session with the agent of a VM. */
+  sessionOf: (vmId: string) => Promise<AgentSession>;
+}
+
+export interface DiskKey {
+  organization: string;
+  disk: string;
+}
+
+export class DiskOperations {
+  readonly #parts: DiskOperationsParts;
+
+  constructor(parts: DiskOperationsParts) {
+    this.#parts = parts;
+    // Of an earlier process.
+    rmSync(parts.directory, { recursive: true, force: true });
+    mkdirSync(parts.directory, { recursive: true, mode: 0o711 });
+  }
+
+  async state(key: DiskKey): Promise<DiskState> {
+    const { workspaces } = this.#parts;
+    const head = await this.#ask({ op: 'stat' }, key, DiskManifest);
+    const attachment = workspaces.find(key.organization, key.disk);
+    return {
+      disk: key.disk,
+      version: head.version,
+      size_bytes: head.size_bytes,
+      drained_at: new Date(head.time_ms).toISOString(),
+      attachment: attachment?.describe() ?? null,
+      is_held_elsewhere: head.runner !== '' && head.runner !== workspaces.runner,
+    };
+  }
+
+  /** Creates a disk with an empty file system. */
+  async create(key: DiskKey, sizeBytes: number): Promise<DiskState> {
+    const { directory, mke2fs } = this.#parts;
+    const name = `${key.disk}.ext4`;
+    const path = join(directory, name);
+    try {
+      writeFileSync(path, '', { mode: 0o644 });
+      truncateSync(path, sizeBytes);
+      await runCommand(mke2fs, ['-t', 'ext4', '-F', '-q', '-m', '0', '-E', FORMAT_OPTIONS, path]);
+      await this.#importFile(key, { name, format: 'raw', sizeBytes });
+    } finally {
+      rmSync(path, { force: true });
+    }
+    return this.state(key);
+  }
+
+  /** Makes a disk from an image that `content` sends. Throws `invalid_request` if it is not of the format. */
+  async import(key: DiskKey, content: Readable, how: { format: DiskFormat; sizeBytes: number }): Promise<DiskState> {
+    const { directory, disk } = this.#parts;
+    const name = `${key.disk}.image`;
+    const path = join(directory, name);
+    try {
+      let sinceCheck = 0;
+      const meter = async function* (source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+        for await (const chunk of source) {
+          sinceCheck += chunk.length;
+          if (sinceCheck > 64 * MIB) {
+            disk.assertRoom(128);
+            sinceCheck = 0;
+          }
+          yield chunk;
+        }
+      };
+      await pipeline(content, meter, createWriteStream(path, { mode: 0o644 }));
+      const { size } = statSync(path);
+      if (how.format === 'raw' && size > how.sizeBytes)
+        throw new AppError('invalid_request', `the image has ${size} bytes, and the disk ${how.sizeBytes}`);
+      await this.#importFile(key, { name, ...how });
+    } finally {
+      rmSync(path, { force: true });
+    }
+    return this.state(key);
+  }
+
+  async #importFile(key: DiskKey, image: { name: string; format: DiskFormat; sizeBytes: number }): Promise<void> {
+    const { name, format, sizeBytes: size_bytes } = image;
+    const overlay = join(this.#parts.name, name);
+    const how = { timeoutMs: IMPORT_TIMEOUT_MS };
+    await this.#ask({ op: 'import', size_bytes, overlay, format }, key, DiskManifest, how);
+  }
+
+  /** Returns a version as a stream of bytes. */
+  export(key: DiskKey, how: { version?: number; format: DiskFormat }): Readable {
+    const { command, args, env } = this.#parts.server.exportCommand(key, how);
+    const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    let said = '';
+    child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString('utf8')).slice(-2000)));
+    child.on('error', (error) => child.stdout.destroy(error));
+    child.once('exit', (code) => {
+      if (code !== 0) child.stdout.destroy(new AppError('internal', `the disk was not exported: ${said.trim()}`));
+    });
+    child.stdout.once('close', () => child.kill());
+    return child.stdout;
+  }
+
+  async remove(key: DiskKey): Promise<void> {
+    this.#assertFree(key);
+    try {
+      await this.#ask({ op: 'delete' }, key, Nothing);
+    } catch (error) {
+      // A repeated request.
+      if (!(error instanceof BlockServerError) || error.reason !== 'no_disk') throw error;
+    }
+  }
+
+  stored(key: DiskKey): Promise<StoredDisk> {
+    return this.#ask({ op: 'stored' }, key, StoredDisk, { timeoutMs: STORED_TIMEOUT_MS });
+  }
+
+  async snapshot(key: DiskKey, { snapshot, sync }: TakeSnapshot): Promise<DiskVersion> {
+    const attachment = this.#parts.workspaces.find(key.organization, key.disk);
+    const kept =
+      attachment?.hasGuest === true
+        ? await attachment.keep(await this.#sealed(attachment, sync), snapshot)
+        : await this.#ask({ op: 'snapshot', name: snapshot }, key, DiskManifest);
+    return { version: kept.version, size_bytes: kept.size_bytes, created_at: new Date().toISOString() };
+  }
+
+  async #sealed(attachment: Attachment, sync: boolean): Promise<number> {
+    if (!sync) return attachment.seal();
+    const session = await this.#parts.sessionOf(attachment.record.vm_id);
+    await using sealing = await attachment.beginSeal();
+    await whileFrozen(session, () => sealing.push());
+    return sealing.sealed;
+  }
+
+  async removeSnapshot(key: DiskKey, version: number): Promise<void> {
+    await this.#ask({ op: 'remove_snapshot', version }, key, Nothing);
+  }
+
+  async fork(key: DiskKey, { version, to }: ForkDisk): Promise<DiskState> {
+    try {
+      await this.#ask({ op: 'fork', version, to }, key, DiskManifest);
+    } catch (error) {
+      // A repeated request: ids are never used again.
+      if (!(error instanceof BlockServerError) || error.reason !== 'exists') throw error;
+    }
+    return this.state({ ...key, disk: to });
+  }
+
+  /** Waits until everything that the guest has written is in the object store. */
+  async flush(key: DiskKey): Promise<DiskState> {
+    const attachment = this.#parts.workspaces.find(key.organization, key.disk);
+    if (attachment?.hasGuest === true) {
+      await syncWorkspace(await this.#parts.sessionOf(attachment.record.vm_id));
+      await attachment.flush();
+    } else if (attachment !== undefined) this.#assertFree(key);
+    return this.state(key);
+  }
+
+  async grow(key: DiskKey, sizeBytes: number): Promise<DiskState> {
+    const attachment = this.#parts.workspaces.find(key.organization, key.disk);
+    if (attachment?.hasGuest === true) {
+      await attachment.grow(sizeBytes);
+      await growWorkspace(await this.#parts.sessionOf(attachment.record.vm_id), sizeBytes);
+    } else {
+      this.#assertFree(key);
+      await this.#ask({ op: 'grow', size_bytes: sizeBytes }, key, DiskManifest);
+    }
+    return this.state(key);
+  }
+
+  collect(organization: string): Promise<z.infer<typeof CollectedDisks>> {
+    const request = { op: 'collect', org: organization };
+    return this.#parts.server.ask(request, CollectedDisks, { timeoutMs: COLLECT_TIMEOUT_MS });
+  }
+
+  #assertFree(key: DiskKey): void {
+    const attachment = this.#parts.workspaces.find(key.organization, key.disk);
+    if (attachment === undefined) return;
+    const { vm_id, state } = attachment.describe();
+    throw new AppError('disk_in_use', `the sandbox ${vm_id} has the disk (${state})`);
+  }
+
+  #ask<T>(
+    request: { op: string } & Record<string, string | number>,
+    { organization: org, disk }: DiskKey,
+    answer: z.ZodType<T>,
+    how?: { timeoutMs: number },
+  ): Promise<T> {
+    return this.#parts.server.ask({ org, disk, ...request }, answer, how);
+  }
+}

@@ -1,0 +1,91 @@
+/**
+ * The files of one attached disk:
+ *
+ *   <workspaces>/<unit>/disk.json               record (attachment-record.ts)
+ *                       overlays/<number>.qcow2 the highest is the top, which the VM writes; the others are sealed
+ *
+ * Every VM has the directory of overlays, because its jail is fixed when it starts. It outlives the VM while it holds data
+ * that is not in the object store.
+ */
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { syncLater } from '../../lib/files/durable-file.ts';
+import { freezeFile } from '../disk/vm-directory.ts';
+import { makeWorkspaceOverlay } from '../disk/overlay-file.ts';
+import { findAllocatedBytes } from '../host/allocated-bytes.ts';
+import { overlayName } from '../vm/vm-files.ts';
+
+/** The VMM and the block server open files by name and list nothing. */
+const DIRECTORY_MODE = 0o711;
+
+export class OverlayDirectory {
+  /** Directory of the attachment. */
+  readonly path: string;
+  readonly #unit: string;
+  /** Bytes that the top takes while it is empty. */
+  #emptyBytes = 0;
+
+  constructor(parent: string, unit: string) {
+    this.path = join(parent, unit);
+    this.#unit = unit;
+  }
+
+  get overlays(): string {
+    return join(this.path, 'overlays');
+  }
+
+  /** Name of an overlay below the parent directory. */
+  nameBelowParent(number: number): string {
+    return join(this.#unit, 'overlays', overlayName(number));
+  }
+
+  make(): void {
+    mkdirSync(this.overlays, { recursive: true, mode: DIRECTORY_MODE });
+  }
+
+  remove(): void {
+    rmSync(this.path, { recursive: true, force: true });
+  }
+
+  /** Numbers of the overlays, ascending. */
+  list(): number[] {
+    if (!existsSync(this.overlays)) return [];
+    return readdirSync(this.overlays)
+      .map((name) => Number.parseInt(name, 10))
+      .toSorted((a, b) => a - b);
+  }
+
+  /** Creates an empty overlay. It survives a power loss when this resolves. */
+  async add(number: number, how: { sizeBytes: number; uid: number }): Promise<void> {
+    const path = this.#pathOf(number);
+    makeWorkspaceOverlay(path, how);
+    this.#emptyBytes = findAllocatedBytes(path) ?? 0;
+    await syncLater(path);
+    await syncLater(this.overlays);
+  }
+
+  /** Writes what a VMM has written to the disk, so that the VMM need not do it while the guest waits. */
+  async sync(number: number): Promise<void> {
+    await using file = await open(this.#pathOf(number), 'r');
+    await file.datasync();
+  }
+
+  /** Makes an overlay read-only for good. */
+  freeze(number: number): void {
+    freezeFile(this.#pathOf(number));
+  }
+
+  drop(number: number): void {
+    rmSync(this.#pathOf(number), { force: true });
+  }
+
+  /** Bytes of data in an overlay, without its own tables; an upper bound. */
+  dataBytes(number: number): number {
+    return Math.max(0, (findAllocatedBytes(this.#pathOf(number)) ?? 0) - this.#emptyBytes);
+  }
+
+  #pathOf(number: number): string {
+    return join(this.overlays, overlayName(number));
+  }
+}

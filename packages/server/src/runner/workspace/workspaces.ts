@@ -1,0 +1,301 @@
+/**
+ * The persistent disks that this runner holds, by disk and by VM instance, and the block server that keeps their data.
+ *
+ *   prepare ─► bind ─► the VM's guest has the disk ─► leave ─► drained and released
+ *   a runner that starts: adopted with its VM, or left
+ */
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { AppError } from '@coppice/contract';
+import type { Logger } from 'pino';
+import { syncDirectory, writeDurably } from '../../lib/files/durable-file.ts';
+import type { VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
+import { invariant } from '../../lib/invariant.ts';
+import type { WorkspaceFiles } from '../vm/workspace-device.ts';
+import { Attachment, type AttachedGuest, type AttachmentState } from './attachment.ts';
+import { findAttachmentRecord, writeAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
+import { DiskManifest, LoadedVersion, TakenDisk } from './block-requests.ts';
+import type { BlockServer } from './block-server.ts';
+import { DrainLoop } from './drain-loop.ts';
+import { OverlayDirectory } from './overlay-directory.ts';
+import { LEASE_MS, RunnerLease } from './runner-lease.ts';
+
+/** How long a VM waits for the end of the VM that had the disk before it. */
+const DETACH_WAIT_MS = 30_000;
+/** A disk that another service holds is taken when its lease has ended. */
+const TAKE_TIMEOUT_MS = 2 * LEASE_MS;
+const UNIT = /^u[0-9a-f]{16}$/u;
+const LEASE_DOUBT = 'the lease of its disk cannot be renewed: the object store does not answer';
+
+export interface WorkspacesOptions {
+  server: BlockServer;
+  /** Holds one directory for each VM, on the same file system as the scratch disks. */
+  directory: string;
+  /** Directory of the block server's socket. */
+  serverDirectory: string;
+  /** Most bytes of one disk that wait on this host. */
+  maxDirtyBytes: number;
+  log: Logger;
+}
+
+/** A disk that this runner has taken, before it is clear which VM instance gets it. */
+export interface TakenWorkspace {
+  asked: VmWorkspace;
+  vmId: string;
+  epoch: number;
+  version: number;
+  sizeBytes: number;
+  exportName: string;
+  drainedAt: string;
+  isRecovered: boolean;
+}
+
+interface Held {
+  attachment: Attachment;
+  loop: DrainLoop;
+}
+
+export class Workspaces implements Disposable {
+  readonly #options: WorkspacesOptions;
+  readonly #runner: string;
+  readonly #held = new Map<string, Held>();
+  /** Disks that are being taken, by key. */
+  readonly #taking = new Set<string>();
+  readonly #lease: RunnerLease;
+  /** Attachments of earlier runner processes that are neither adopted nor left yet. */
+  readonly #found = new Map<string, AttachmentRecord>();
+
+  constructor(options: WorkspacesOptions) {
+    const { server, directory, log } = options;
+    this.#options = options;
+    mkdirSync(directory, { recursive: true, mode: 0o711 });
+    this.#runner = openRunnerId(directory);
+    this.#lease = new RunnerLease({
+      server,
+      runner: this.#runner,
+      isNeeded: () => this.#held.size > 0,
+      onDoubt: () => this.#forEach((attachment) => attachment.hold(LEASE_DOUBT)),
+      onCertain: () => this.#forEach((attachment) => this.#checkHeld(attachment)),
+      log,
+    });
+    this.#findLeftovers();
+  }
+
+  /** Id of this runner among all holders of disks. */
+  get runner(): string {
+    return this.#runner;
+  }
+
+  get attachments(): Attachment[] {
+    return [...this.#held.values()].map(({ attachment }) => attachment);
+  }
+
+  find(organization: string, disk: string): Attachment | undefined {
+    return this.attachments.find(({ record }) => keyOf(record) === keyOf({ organization, disk }));
+  }
+
+  findOfUnit(unit: string): Attachment | undefined {
+    return this.#held.get(unit)?.attachment;
+  }
+
+  /** Makes the directory that a VM needs, with or without a disk. */
+  makePlace(unit: string): WorkspaceFiles {
+    const place = this.#directoryOf(unit);
+    place.make();
+    return { overlayDirectory: place.overlays, serverDirectory: this.#options.serverDirectory };
+  }
+
+  /**
+   * Takes a disk for a VM, and waits until a VM that had it is gone. Throws `disk_in_use`, `disk_changed`, `not_found`, or
+   * `unavailable`.
+   */
+  async take(asked: VmWorkspace, vmId: string): Promise<TakenWorkspace> {
+    const { organization: org, disk } = asked;
+    const key = keyOf(asked);
+    if (this.#taking.has(key)) throw new AppError('disk_in_use', 'another sandbox is getting the disk');
+    this.#taking.add(key);
+    try {
+      await this.#awaitReleased(asked);
+      await this.#lease.renew();
+      const { server } = this.#options;
+      const request = { op: 'take', org, disk, runner: this.#runner, lease_ms: LEASE_MS };
+      const taken = await server.ask(request, TakenDisk, { timeoutMs: TAKE_TIMEOUT_MS });
+      const { epoch, version, size_bytes: sizeBytes } = taken;
+      try {
+        const loaded = await server.ask({ op: 'load', org, disk, version }, LoadedVersion);
+        await this.#assertUnchanged(asked, loaded.root);
+        const drainedAt = new Date(taken.time_ms).toISOString();
+        const isRecovered = taken.recovered;
+        return { asked, vmId, epoch, version, sizeBytes, exportName: loaded.export, drainedAt, isRecovered };
+      } catch (error) {
+        await server.ask({ op: 'release', org, disk, runner: this.#runner, epoch }, DiskManifest);
+        throw error;
+      }
+    } finally {
+      this.#taking.delete(key);
+    }
+  }
+
+  /** Gives a taken disk up that no VM got. */
+  async abandon({ asked, epoch }: TakenWorkspace): Promise<void> {
+    const { organization: org, disk } = asked;
+    await this.#options.server.ask({ op: 'release', org, disk, runner: this.#runner, epoch }, DiskManifest);
+  }
+
+  /** Gives a taken disk to a VM instance, with an empty overlay. From here on {@link leave} releases it. */
+  async bind(taken: TakenWorkspace, { unit, uid }: { unit: string; uid: number }): Promise<Attachment> {
+    const { asked, vmId, epoch, version, sizeBytes, exportName, drainedAt } = taken;
+    const place = this.#directoryOf(unit);
+    place.make();
+    const record: AttachmentRecord = {
+      format: 1,
+      organization: asked.organization,
+      disk: asked.disk,
+      vm_id: vmId,
+      uid,
+      epoch,
+      size_bytes: sizeBytes,
+      version,
+      drained_at: drainedAt,
+      durability: asked.durability,
+    };
+    writeAttachmentRecord(place.path, record);
+    const attachment = this.#enter(unit, record, { overlays: [0], exportName });
+    await place.add(0, { sizeBytes, uid });
+    syncDirectory(this.#options.directory);
+    return attachment;
+  }
+
+  /**
+   * Adopts the disk of a VM of an earlier runner process; the object store may be away. Returns undefined if the VM has
+   * none.
+   */
+  async adopt(unit: string, guest: AttachedGuest): Promise<Attachment | undefined> {
+    const record = this.#found.get(unit);
+    if (record === undefined) return undefined;
+    this.#found.delete(unit);
+    // Nothing is known about the time since the earlier process renewed the lease.
+    this.#lease.doubt();
+    const attachment = this.#enter(unit, record, { overlays: [] });
+    await attachment.adopt(guest);
+    return attachment;
+  }
+
+  /** The VM instance is gone, or never came to be. Its disk is drained and released in the background. */
+  leave(unit: string): void {
+    const held = this.#held.get(unit);
+    if (held !== undefined) held.loop.leave();
+    else if (!this.#found.has(unit)) this.#directoryOf(unit).remove();
+  }
+
+  /** The VM instance lost its disk to the one that replaces it. Nothing of it is drained any more. */
+  discard(unit: string): void {
+    const held = this.#held.get(unit);
+    held?.loop.close();
+    held?.attachment.discard();
+    this.#held.delete(unit);
+  }
+
+  /**
+   * Leaves the disks of VMs that were not adopted, and removes what VMs without a disk have left. `superseded` are VM
+   * instances that another one has replaced.
+   */
+  leaveUnadopted({ superseded, live }: { superseded: ReadonlySet<string>; live: ReadonlySet<string> }): void {
+    for (const [unit, record] of this.#found) {
+      this.#found.delete(unit);
+      if (superseded.has(unit) || record.revert_to !== undefined) this.#directoryOf(unit).remove();
+      else {
+        this.#enter(unit, record, { overlays: [] });
+        this.leave(unit);
+      }
+    }
+    for (const unit of readdirSync(this.#options.directory))
+      if (UNIT.test(unit) && !live.has(unit) && !this.#held.has(unit)) this.#directoryOf(unit).remove();
+  }
+
+  /** The VMs keep their disks; the next runner process adopts them. */
+  [Symbol.dispose](): void {
+    this.#lease[Symbol.dispose]();
+    for (const { loop } of this.#held.values()) loop.close();
+    this.#options.server[Symbol.dispose]();
+  }
+
+  #enter(unit: string, record: AttachmentRecord, state: AttachmentState): Attachment {
+    const { server, log, maxDirtyBytes } = this.#options;
+    const directory = this.#directoryOf(unit);
+    const attachment = new Attachment({ server, runner: this.#runner, unit, directory, log }, record, state);
+    const onReleased = (): void => {
+      if (this.#held.get(unit)?.attachment === attachment) this.#held.delete(unit);
+      log.info({ unit, disk: record.disk }, 'disk released');
+    };
+    this.#held.set(unit, { attachment, loop: new DrainLoop({ attachment, maxDirtyBytes, onReleased, log }) });
+    return attachment;
+  }
+
+  /** Waits for a disk that a VM of this runner is leaving. */
+  async #awaitReleased(asked: VmWorkspace): Promise<void> {
+    for (;;) {
+      const held = [...this.#held.values()].find(({ attachment }) => keyOf(attachment.record) === keyOf(asked));
+      if (held === undefined) return;
+      const { vm_id, state, dirty_bytes, waits_for } = held.attachment.describe();
+      if (state !== 'detaching') throw new AppError('disk_in_use', `the sandbox ${vm_id} has the disk`);
+      const wait = withDeadline('the detaching of the disk', DETACH_WAIT_MS, held.loop.released);
+      await wait.catch((error: unknown) => {
+        const why = waits_for === null ? '' : `: ${waits_for}`;
+        const message = `${dirty_bytes} bytes of the disk are still to be written to the object store${why}`;
+        throw new AppError('disk_in_use', message, { cause: error });
+      });
+    }
+  }
+
+  /** Throws `disk_changed` if the guest's mounted version is not the content of the disk any more. */
+  async #assertUnchanged({ organization: org, disk, version }: VmWorkspace, root: string): Promise<void> {
+    if (version === undefined) return;
+    const mounted = await this.#options.server.ask({ op: 'load', org, disk, version }, LoadedVersion);
+    if (mounted.root === root) return;
+    throw new AppError('disk_changed', 'the disk was written to since the sandbox was hibernated');
+  }
+
+  async #checkHeld(attachment: Attachment): Promise<void> {
+    if (await attachment.isHeld()) {
+      if (attachment.heldFor === LEASE_DOUBT) await attachment.goOn();
+    } else attachment.lose();
+  }
+
+  async #forEach(work: (attachment: Attachment) => Promise<void>): Promise<void> {
+    const results = await Promise.allSettled(this.attachments.map(work));
+    const failed = results.find((result) => result.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
+  }
+
+  #findLeftovers(): void {
+    for (const unit of readdirSync(this.#options.directory)) {
+      if (!UNIT.test(unit)) continue;
+      const record = findAttachmentRecord(this.#directoryOf(unit).path);
+      if (record !== undefined) this.#found.set(unit, record);
+    }
+  }
+
+  #directoryOf(unit: string): OverlayDirectory {
+    invariant(UNIT.test(unit), `${unit} is not the name of a VM instance`);
+    return new OverlayDirectory(this.#options.directory, unit);
+  }
+}
+
+function keyOf({ organization, disk }: { organization: string; disk: string }): string {
+  return `${organization}/${disk}`;
+}
+
+/** A new id for each data directory: two that are copies of each other must not hold disks with one lease. */
+function openRunnerId(directory: string): string {
+  const path = join(directory, 'runner-id');
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    const id = `runner-${randomBytes(16).toString('hex')}`;
+    writeDurably(path, id);
+    return id;
+  }
+}
