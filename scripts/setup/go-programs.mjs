@@ -1,4 +1,4 @@
-/** Our Go programs: static, one module each. The set-up builds all but the block server, which nothing starts yet. */
+/** Our Go programs: static, one module each. */
 import { join } from 'node:path';
 import { ensureArtefact } from './artefact.mjs';
 import { sourceHash } from './hash.mjs';

@@ -12,6 +12,7 @@ import { manifestPath } from './paths.mjs';
  * @property {{ path: string }} jail  the launcher that becomes QEMU
  * @property {{ path: string }} capture  the program that writes the memory of VMs to files
  * @property {{ path: string }} hostctl  the program that asks the kernel for the runner
+ * @property {{ path: string }} blocks  the server of persistent disks
  * @property {{ layout_path: string, reference: string }} base_image
  * @property {{ path: string, version: string }} qemu
  * @property {{ path: string }} tar2sqfs

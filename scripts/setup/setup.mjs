@@ -92,6 +92,7 @@ async function setUpLocked(options) {
   const jailPath = await ensureGoProgram('jail', getGo);
   const capturePath = await ensureGoProgram('capture', getGo);
   const hostctlPath = await ensureGoProgram('hostctl', getGo);
+  const blocksPath = await ensureGoProgram('blocks', getGo);
   const kernel = await ensureKernel({ refresh });
   const initramfsPath = await ensureInitramfs({ kernel, agentPath });
   const baseImage = await ensureBaseImage({ refresh });
@@ -109,6 +110,7 @@ async function setUpLocked(options) {
     jail: { path: jailPath },
     capture: { path: capturePath },
     hostctl: { path: hostctlPath },
+    blocks: { path: blocksPath },
     base_image: { layout_path: baseImage.layoutPath, reference: baseImage.reference },
     qemu: { path: qemu.path, version: qemu.version },
     tar2sqfs: path('tar2sqfs'),

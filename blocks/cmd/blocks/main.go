@@ -1,6 +1,6 @@
 // Command blocks keeps persistent disks in the object store and serves their versions to virtual machines.
 //
-//	blocks serve   answers requests on standard input (package serve), and NBD on the socket of --listen-fd
+//	blocks serve   answers requests on standard input (package serve), and NBD on the socket of --socket
 //	blocks import  writes standard input as the next version of a disk, which it takes and releases
 //	blocks export  writes a version of a disk to standard output
 //
@@ -11,8 +11,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -21,18 +19,18 @@ import (
 	"coppice/blocks/internal/blockmap"
 	"coppice/blocks/internal/cache"
 	"coppice/blocks/internal/chain"
-	"coppice/blocks/internal/nbd"
 	"coppice/blocks/internal/objects"
-	"coppice/blocks/internal/serve"
 )
 
 type options struct {
 	store, objects, cache string
 	cacheMiB, memoryMiB   int64
-	listen, overlays      int
+	socket                string
+	listen, overlays, uid int
 	readTime              time.Duration
 	org, disk             string
 	version               int64
+	flags                 *flag.FlagSet
 }
 
 func main() {
@@ -52,27 +50,39 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	store, err := objects.Open(ctx, chosen.store, chosen.objects)
-	if err != nil {
-		return err
-	}
-	var disk *cache.Disk
-	if chosen.cache != "" {
-		if disk, err = cache.OpenDisk(chosen.cache, chosen.cacheMiB<<20); err != nil {
-			return err
-		}
-	}
-	disks, source := chain.New(store), blockmap.NewSource(store, disk)
 	switch arguments[0] {
 	case "serve":
-		return runServer(ctx, chosen, disks, source)
-	case "import":
-		return importDisk(ctx, chosen, disks, source, os.Stdin)
-	case "export":
+		if chosen.listen < 0 {
+			return runSupervisor(ctx, chosen)
+		}
+		return runServer(ctx, chosen)
+	case "import", "export":
+		disks, source, err := open(ctx, chosen)
+		if err != nil {
+			return err
+		}
+		if arguments[0] == "import" {
+			return importDisk(ctx, chosen, disks, source, os.Stdin)
+		}
 		return exportDisk(ctx, chosen, disks, source, os.Stdout)
 	default:
 		return fmt.Errorf("there is no subcommand %q: serve, import or export", arguments[0])
 	}
+}
+
+// open opens the store and the cache, which belongs to one process.
+func open(ctx context.Context, chosen options) (*chain.Disks, *blockmap.Source, error) {
+	store, err := objects.Open(ctx, chosen.store, chosen.objects)
+	if err != nil {
+		return nil, nil, err
+	}
+	var disk *cache.Disk
+	if chosen.cache != "" {
+		if disk, err = cache.OpenDisk(chosen.cache, chosen.cacheMiB<<20); err != nil {
+			return nil, nil, err
+		}
+	}
+	return chain.New(store), blockmap.NewSource(store, disk), nil
 }
 
 func parse(name string, arguments []string) (chosen options, err error) {
@@ -82,51 +92,18 @@ func parse(name string, arguments []string) (chosen options, err error) {
 	flags.StringVar(&chosen.cache, "cache", "", "directory of the cache; empty for none")
 	flags.Int64Var(&chosen.cacheMiB, "cache-mib", 4096, "size limit of the cache")
 	flags.Int64Var(&chosen.memoryMiB, "memory-mib", 256, "limit of the content of NBD requests in progress")
-	flags.IntVar(&chosen.listen, "listen-fd", -1, "descriptor of the listening NBD socket")
+	flags.StringVar(&chosen.socket, "socket", "", "path of the NBD socket; empty for none")
+	flags.IntVar(&chosen.uid, "uid", 0, "user and group id to serve as; 0 for those of the caller")
+	flags.IntVar(&chosen.listen, "listen-fd", -1, "descriptor of the listening NBD socket: serve without a supervisor")
 	flags.IntVar(&chosen.overlays, "overlays-fd", -1, "descriptor of the directory of overlays")
 	flags.DurationVar(&chosen.readTime, "read-time", time.Hour, "how long a read waits for the object store")
 	flags.StringVar(&chosen.org, "org", "", "organization of the disk (import, export)")
 	flags.StringVar(&chosen.disk, "disk", "", "id of the disk (import, export)")
 	flags.Int64Var(&chosen.version, "version", 0, "version to export; 0 for the newest")
+	chosen.flags = flags
 	err = flags.Parse(arguments)
 	if err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	return chosen, err
-}
-
-// runServer ends when standard input ends: then the runner is gone.
-func runServer(ctx context.Context, chosen options, disks *chain.Disks, source *blockmap.Source) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	exports := &serve.Exports{Disks: disks, Source: source}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	ended := make(chan error, 2)
-	served := make(chan struct{})
-	if chosen.listen >= 0 {
-		listener, err := net.FileListener(os.NewFile(uintptr(chosen.listen), "nbd"))
-		if err != nil {
-			return fmt.Errorf("descriptor %d is not a listening socket: %w", chosen.listen, err)
-		}
-		if unixListener, ok := listener.(*net.UnixListener); ok {
-			unixListener.SetUnlinkOnClose(false) // the next server listens on it again
-		}
-		server := nbd.NewServer(exports, nbd.Options{ReadTime: chosen.readTime, MemoryBytes: chosen.memoryMiB << 20, Log: log})
-		go func() {
-			defer close(served)
-			ended <- server.Serve(ctx, listener)
-		}()
-	} else {
-		close(served)
-	}
-	control := &serve.Server{Disks: disks, Source: source, Exports: exports, Overlays: serve.Beneath{Directory: chosen.overlays}}
-	go func() { ended <- control.Run(ctx, os.Stdin, os.Stdout) }()
-	var err error
-	select {
-	case err = <-ended:
-	case <-ctx.Done():
-	}
-	cancel()
-	<-served
-	return err
 }

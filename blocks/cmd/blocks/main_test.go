@@ -4,19 +4,26 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"coppice/blocks/internal/supervise"
 	"coppice/blocks/testing/s3server"
 )
 
-const diskBytes = 200 << 20
+const (
+	diskBytes = 200 << 20
+	testKey   = "00112233445566778899aabbccddeeff"
+)
 
 // TestMain lets a test run this binary as the command.
 func TestMain(m *testing.M) {
@@ -35,25 +42,17 @@ type server struct {
 	count   int
 }
 
-// bench is what outlives a server: the store, the socket and the directory of overlays.
+// bench is what outlives the processes: the store, the socket's path and the directory of overlays.
 type bench struct {
 	t                  *testing.T
 	store, root        string
-	socket             *os.File
 	socketPath, vmPath string
 }
 
 func newBench(t *testing.T, store string) *bench {
 	root := t.TempDir()
 	b := &bench{t: t, store: store, root: root, socketPath: filepath.Join(root, "nbd"), vmPath: filepath.Join(root, "overlays")}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: b.socketPath, Net: "unix"})
-	if err == nil {
-		b.socket, err = listener.File()
-	}
-	if err == nil {
-		err = os.Mkdir(b.vmPath, 0o700)
-	}
-	if err != nil {
+	if err := os.Mkdir(b.vmPath, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -62,19 +61,20 @@ func newBench(t *testing.T, store string) *bench {
 func (b *bench) command(arguments ...string) *exec.Cmd {
 	command := exec.Command(os.Args[0], arguments...)
 	command.Args = append(command.Args, "--store", b.store, "--objects", filepath.Join(b.root, "objects"), "--cache", filepath.Join(b.root, "cache"))
-	command.Env = append(os.Environ(), "BLOCKS_TEST_COMMAND=1")
+	command.Env = append(os.Environ(), "BLOCKS_TEST_COMMAND=1", "COPPICE_EXPORT_KEY="+testKey)
 	command.Stderr = os.Stderr
 	return command
 }
 
-func (b *bench) start() *server {
+func (b *bench) start(options ...string) *server {
 	overlays, err := os.Open(b.vmPath)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer overlays.Close()
-	command := b.command("serve", "--listen-fd", "3", "--overlays-fd", "4")
-	command.ExtraFiles = []*os.File{b.socket, overlays}
+	command := b.command("serve", "--socket", b.socketPath, "--overlays-fd", "3")
+	command.Args = append(command.Args, options...)
+	command.ExtraFiles = []*os.File{overlays}
 	in, err := command.StdinPipe()
 	if err != nil {
 		b.t.Fatal(err)
@@ -87,13 +87,32 @@ func (b *bench) start() *server {
 		b.t.Fatal(err)
 	}
 	s := &server{t: b.t, command: command, in: in, out: bufio.NewReader(out)}
-	b.t.Cleanup(s.kill)
+	b.t.Cleanup(s.end)
+	if line, err := s.out.ReadString('\n'); line != supervise.Ready+"\n" {
+		b.t.Fatalf("%q %v", line, err)
+	}
 	return s
 }
 
-func (s *server) kill() {
-	_ = s.command.Process.Kill()
+// end ends both processes, as the runner does that leaves.
+func (s *server) end() {
+	_ = s.in.Close()
 	_ = s.command.Wait()
+}
+
+// child is the process that the supervisor runs.
+func (s *server) child() *os.Process {
+	s.t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		output, _ := exec.Command("pgrep", "-P", fmt.Sprint(s.command.Process.Pid)).Output()
+		pid, err := strconv.Atoi(strings.TrimSpace(string(output)))
+		if err == nil {
+			process, _ := os.FindProcess(pid)
+			return process
+		}
+	}
+	s.t.Fatal("the supervisor runs no server")
+	return nil
 }
 
 // ask sends a request and returns its result, or the code of its error.
@@ -128,6 +147,12 @@ func (s *server) must(request string) map[string]any {
 		s.t.Fatalf("%s: %s", request, code)
 	}
 	return result
+}
+
+// load returns the name of an export.
+func (s *server) load(disk string, version int) string {
+	s.t.Helper()
+	return s.must(fmt.Sprintf(`"op":"load","org":"o","disk":"%s","version":%d`, disk, version))["export"].(string)
 }
 
 func runTool(t *testing.T, program string, arguments ...string) {
@@ -169,23 +194,23 @@ func live(t *testing.T, b *bench) {
 	if v := s.must(fmt.Sprintf(drain, "o1"))["version"]; v != 3.0 {
 		t.Errorf("the first drain made version %v", v)
 	}
-	s.must(`"op":"load","org":"o","disk":"d","version":3`)
-	b.compare("o/d/3")
-	s.kill()
+	third := s.load("d", 3)
+	b.compare(third)
+	s.end()
 	s = b.start()
-	b.compare("o/d/3") // not loaded by this process
+	b.compare(third) // not loaded by this process
 	if again := s.must(fmt.Sprintf(drain, "o1")); again["version"] != 3.0 || again["repeated"] != true {
 		t.Errorf("the overlay was drained twice: %v", again)
 	}
 	b.overlay("o2", "write -P 3 20M 20M", "write -z -u 100M 128k", "write -P 4 101M 8k")
 	t.Log(s.must(fmt.Sprintf(drain, "o2")))
-	b.compare("o/d/4")
+	b.compare(s.load("d", 4))
 	if dirty := s.must(`"op":"dirty","overlay":"o2"`); dirty["data_bytes"] != float64(20<<20+8192) {
 		t.Errorf("dirty: %v", dirty)
 	}
 	snapshot := s.must(`"op":"snapshot","org":"o","disk":"d","runner":"r1","epoch":1,"name":"s"`)
 	s.must(fmt.Sprintf(`"op":"fork","org":"o","disk":"d","version":%v,"to":"f"`, snapshot["version"]))
-	b.compare("o/f/1")
+	b.compare(s.load("f", 1))
 	refuse(t, s)
 	exported, err := b.command("export", "--org", "o", "--disk", "f").Output()
 	model, _ := os.ReadFile(filepath.Join(b.root, "model"))
@@ -255,7 +280,7 @@ func TestAReaderWaitsWhileTheServerIsAway(t *testing.T) {
 	b.overlay("o1", "write -P 7 0 100M")
 	s.must(`"op":"drain","org":"o","disk":"d","runner":"r1","epoch":1,"overlay":"o1","source":"o1"`)
 	reader := exec.Command("qemu-io", "-r", "--image-opts",
-		"driver=nbd,server.type=unix,server.path="+b.socketPath+",export=o/d/3,reconnect-delay=60")
+		"driver=nbd,server.type=unix,server.path="+b.socketPath+",export="+s.load("d", 3)+",reconnect-delay=60")
 	in, err := reader.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -270,17 +295,136 @@ func TestAReaderWaitsWhileTheServerIsAway(t *testing.T) {
 	answers := bufio.NewReader(out)
 	for round := range 3 {
 		_, _ = fmt.Fprintf(in, "read -P 7 %dM 1M\n", round*20)
-		if round > 0 {
-			s = b.start() // the request arrived while no server ran
-		}
 		if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "read 1048576/1048576") {
 			t.Fatalf("round %d: %s %v", round, line, err)
 		}
 		_, _ = answers.ReadString('\n')
-		s.kill()
+		_ = s.child().Kill() // the next request arrives while no server runs, or while one starts
 	}
 	_, _ = fmt.Fprintln(in, "quit")
 	if err := reader.Wait(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAnExportOpensOnlyByItsWholeName(t *testing.T) {
+	b := newBench(t, "directory")
+	s := b.start()
+	for _, disk := range []string{"d", "e"} {
+		s.must(fmt.Sprintf(`"op":"create","org":"o","disk":"%s","size_bytes":%d`, disk, diskBytes))
+	}
+	own, other := s.load("d", 1), s.load("e", 1)
+	code := own[strings.LastIndex(own, "/"):]
+	last := "0"
+	if strings.HasSuffix(own, "0") {
+		last = "1"
+	}
+	for _, name := range []string{"", "o/d/1", "o/d/1/", "o/e/1" + code, "o/d/01" + code, "o/d/2" + code, own + "0", own[:len(own)-1],
+		own[:len(own)-1] + last, strings.ToUpper(own), "/" + own} {
+		output, err := exec.Command("qemu-img", "info", "nbd+unix:///"+name+"?socket="+b.socketPath).CombinedOutput()
+		if err == nil || !strings.Contains(string(output), "not available") && !strings.Contains(string(output), "no such export") {
+			t.Errorf("%q: %s", name, output)
+		}
+	}
+	for _, name := range []string{own, other} {
+		runTool(t, "qemu-img", "info", "nbd+unix:///"+name+"?socket="+b.socketPath)
+	}
+}
+
+func TestAServerThatDiesIsStartedAgainAndItsRequestsAreAnswered(t *testing.T) {
+	b := newBench(t, "directory")
+	s := b.start()
+	s.must(fmt.Sprintf(`"op":"create","org":"o","disk":"d","size_bytes":%d`, diskBytes))
+	s.must(`"op":"take","org":"o","disk":"d","runner":"r1","lease_ms":60000`)
+	s.count++
+	_, _ = fmt.Fprintf(s.in, `{"id":%d,"op":"take","org":"o","disk":"d","runner":"r2","lease_ms":100}`+"\n", s.count) // watches r1's lease
+	s.must(`"op":"status"`)
+	first := s.child()
+	_ = first.Kill()
+	line, err := s.out.ReadString('\n')
+	if err != nil || !strings.Contains(line, fmt.Sprintf(`"id":%d`, s.count-1)) || !strings.Contains(line, `"code":"restarted"`) {
+		t.Errorf("%s %v", line, err)
+	}
+	s.must(`"op":"status"`)
+	if s.child().Pid == first.Pid {
+		t.Error("the server did not die")
+	}
+	if _, code := s.ask(`"op":7`); code != "invalid" {
+		t.Errorf("a request of a wrong type: %s", code)
+	}
+	_, _ = fmt.Fprintln(s.in, "{")
+	if line, _ := s.out.ReadString('\n'); !strings.Contains(line, `"code":"invalid"`) {
+		t.Errorf("a line that is not JSON: %s", line)
+	}
+	s.must(`"op":"status"`)
+}
+
+func TestTheServerEndsWithItsSupervisorAndTheSupervisorWithItsRunner(t *testing.T) {
+	b := newBench(t, "directory")
+	for name, end := range map[string]func(*server){
+		"killed":       func(s *server) { _ = s.command.Process.Kill() },
+		"asked to end": func(s *server) { _ = s.command.Process.Signal(syscall.SIGTERM) },
+		"left alone":   func(s *server) { _ = s.in.Close() },
+	} {
+		s := b.start()
+		child := s.child()
+		end(s)
+		_ = s.command.Wait()
+		for deadline := time.Now().Add(10 * time.Second); child.Signal(syscall.Signal(0)) == nil; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the server survives", name)
+			}
+		}
+	}
+}
+
+func TestWrongOptionsEndTheSupervisor(t *testing.T) {
+	b := newBench(t, "directory")
+	_ = os.WriteFile(filepath.Join(b.root, "file"), nil, 0o600)
+	for name, change := range map[string]func(*exec.Cmd){
+		"no key":                    func(c *exec.Cmd) { c.Env = append(c.Env, "COPPICE_EXPORT_KEY=") },
+		"a store that is no store":  func(c *exec.Cmd) { c.Args = append(c.Args, "--store", "http://x") },
+		"a file in place of socket": func(c *exec.Cmd) { c.Args = append(c.Args, "--socket", filepath.Join(b.root, "file")) },
+		"root as unprivileged user": func(c *exec.Cmd) { c.Args = append(c.Args, "--uid", "-1") },
+	} {
+		command := b.command("serve", "--socket", b.socketPath)
+		change(command)
+		command.Stderr = nil
+		_, _ = command.StdinPipe() // stays open
+		output, err := command.CombinedOutput()
+		if err == nil || strings.Contains(string(output), "ready") {
+			t.Errorf("%s: %v %s", name, err, output)
+		}
+	}
+}
+
+func TestBothProcessesServeAsAnUnprivilegedUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	const uid = 54321
+	b := newBench(t, "directory")
+	for path := b.root; strings.HasPrefix(path, os.TempDir()+"/"); path = filepath.Dir(path) {
+		_ = os.Chmod(path, 0o711)
+	}
+	for _, name := range []string{"objects", "cache"} {
+		path := filepath.Join(b.root, name)
+		if err := errors.Join(os.Mkdir(path, 0o700), os.Chown(path, uid, uid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := b.start("--uid", fmt.Sprint(uid))
+	s.must(fmt.Sprintf(`"op":"create","org":"o","disk":"d","size_bytes":%d`, diskBytes))
+	for _, pid := range []int{s.command.Process.Pid, s.child().Pid} {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		id := fmt.Sprintf("%d\t%[1]d\t%[1]d\t%[1]d\n", uid)
+		for _, line := range []string{"Uid:\t" + id, "Gid:\t" + id, "Groups:\t \n", "CapPrm:\t0000000000000000\n"} {
+			if !strings.Contains(string(status), line) {
+				t.Errorf("process %d lacks %q: %v", pid, line, err)
+			}
+		}
+	}
+	if info, err := os.Stat(b.socketPath); err != nil || info.Mode().Perm() != 0o666 {
+		t.Errorf("the socket: %v %v", info, err)
 	}
 }

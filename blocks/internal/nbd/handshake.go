@@ -52,7 +52,7 @@ func (c *connection) negotiate(option uint32, data []byte) error {
 		_ = c.reply(option, repAck, nil)
 		return errGone
 	case optList:
-		return c.list()
+		return c.reply(option, repAck, nil)
 	case optInfo, optGo:
 		return c.choose(option, data)
 	case optStructuredReply:
@@ -74,16 +74,6 @@ func (c *connection) reply(option, kind uint32, data []byte) error {
 	message = be.AppendUint32(message, kind)
 	message = be.AppendUint32(message, uint32(len(data)))
 	return c.write(append(message, data...))
-}
-
-func (c *connection) list() error {
-	for _, name := range c.server.exports.Names() {
-		data := append(be.AppendUint32(nil, uint32(len(name))), name...)
-		if err := c.reply(optList, repServer, data); err != nil {
-			return err
-		}
-	}
-	return c.reply(optList, repAck, nil)
 }
 
 func transmissionFlags() uint16 {

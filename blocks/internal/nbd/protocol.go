@@ -27,7 +27,6 @@ const (
 	optSetMetaContext  = 10
 
 	repAck         = 1
-	repServer      = 2
 	repInfo        = 3
 	repMetaContext = 4
 	repErrUnsup    = 1<<31 + 1

@@ -20,10 +20,9 @@ type Export interface {
 	Prefetch(ctx context.Context, offset, length int64) error
 }
 
-// Exports finds exports by name.
+// Exports finds exports by name. A name is a secret that only its users know, so no client may list names.
 type Exports interface {
 	Find(ctx context.Context, name string) (Export, error)
-	Names() []string
 }
 
 // Options of a server.

@@ -36,7 +36,8 @@ func OpenDirectory(root string) (*Directory, error) {
 	if err := os.MkdirAll(root, directoryMode); err != nil {
 		return nil, fmt.Errorf("opening the object store: %w", err)
 	}
-	if err := syncDirectory(filepath.Dir(root)); err != nil {
+	// A process that may not read the parent did not make the directory.
+	if err := syncDirectory(filepath.Dir(root)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return nil, fmt.Errorf("opening the object store: %w", err)
 	}
 	return &Directory{root: root}, nil

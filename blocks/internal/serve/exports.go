@@ -2,15 +2,13 @@ package serve
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
-	"maps"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"coppice/blocks/internal/blockmap"
 	"coppice/blocks/internal/chain"
@@ -18,45 +16,54 @@ import (
 	"coppice/blocks/internal/objects"
 )
 
-// maxExports limits what runners that unload nothing may hold.
-const maxExports = 4096
+const (
+	// maxExports limits what runners that unload nothing may hold.
+	maxExports = 4096
+	// macBytes is the length of the code at the end of an export's name.
+	macBytes = 16
+)
 
-// Exports are the loaded versions by name. A name always shows the same version, also after a restart.
+// Exports are the loaded versions. Every VMM may connect, also one that its guest took over, so the name of an export is
+// a capability: "<org>/<disk>/<version>/<code>", where only the runner's key makes the code. A name always shows the same
+// version, also after a restart.
 type Exports struct {
 	Disks  *chain.Disks
 	Source *blockmap.Source
+	// Key makes the codes.
+	Key []byte
 
 	mutex  sync.Mutex
-	loaded map[string]*blockmap.Version
+	loaded map[versionID]*blockmap.Version
 }
 
-// Load loads a version. It is exported as "<org>/<disk>/<version>", also after a restart, and under another name if the
-// request has one.
+type versionID struct {
+	org, disk string
+	number    int64
+}
+
+// Load loads a version, so that a client that connects need not wait for the store, and returns the name of its export.
 func (e *Exports) Load(ctx context.Context, r Request) (any, error) {
-	name := r.Export
-	if name == "" {
-		name = fmt.Sprintf("%s/%s/%d", r.Org, r.Disk, r.Version)
-	}
-	version, err := e.open(ctx, r.Org, r.Disk, r.Version)
+	id := versionID{r.Org, r.Disk, r.Version}
+	version, err := e.open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.loaded == nil {
-		e.loaded = map[string]*blockmap.Version{}
+		e.loaded = map[versionID]*blockmap.Version{}
 	}
-	if _, exists := e.loaded[name]; !exists {
+	if _, exists := e.loaded[id]; !exists {
 		if len(e.loaded) >= maxExports {
 			return nil, fmt.Errorf("%d versions are loaded: unload some", len(e.loaded))
 		}
-		e.loaded[name] = version
+		e.loaded[id] = version
 	}
-	return map[string]any{"export": name, "size_bytes": e.loaded[name].Size()}, nil
+	return map[string]any{"export": e.name(id), "size_bytes": version.Size()}, nil
 }
 
-func (e *Exports) open(ctx context.Context, org, disk string, number int64) (*blockmap.Version, error) {
-	version, err := e.Disks.Find(ctx, org, disk, number)
+func (e *Exports) open(ctx context.Context, id versionID) (*blockmap.Version, error) {
+	version, err := e.Disks.Find(ctx, id.org, id.disk, id.number)
 	if err != nil {
 		return nil, err
 	}
@@ -64,62 +71,52 @@ func (e *Exports) open(ctx context.Context, org, disk string, number int64) (*bl
 	if err != nil {
 		return nil, err
 	}
-	return blockmap.OpenVersion(ctx, e.Source, org, root, version.SizeBytes)
+	return blockmap.OpenVersion(ctx, e.Source, id.org, root, version.SizeBytes)
 }
 
-// Unload removes a name. Connections that use it continue.
-func (e *Exports) Unload(name string) {
+// Unload forgets a version. Connections that use it continue.
+func (e *Exports) Unload(r Request) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	delete(e.loaded, name)
+	delete(e.loaded, versionID{r.Org, r.Disk, r.Version})
 }
 
-// Names implements nbd.Exports.
-func (e *Exports) Names() []string {
+// Count is the number of loaded versions.
+func (e *Exports) Count() int {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	return slices.Sorted(maps.Keys(e.loaded))
+	return len(e.loaded)
 }
 
 // Find implements nbd.Exports. A client that connects again after a restart finds a version that is not loaded yet.
 func (e *Exports) Find(ctx context.Context, name string) (nbd.Export, error) {
+	id, ok := e.parse(name)
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no such export", chain.ErrNoDisk)
+	}
 	e.mutex.Lock()
-	version, ok := e.loaded[name]
+	version, isLoaded := e.loaded[id]
 	e.mutex.Unlock()
-	if ok {
+	if isLoaded {
 		return version, nil
 	}
+	return e.open(ctx, id)
+}
+
+func (e *Exports) name(id versionID) string {
+	plain := fmt.Sprintf("%s/%s/%d", id.org, id.disk, id.number)
+	code := hmac.New(sha256.New, e.Key)
+	code.Write([]byte(plain))
+	return plain + "/" + hex.EncodeToString(code.Sum(nil)[:macBytes])
+}
+
+// parse accepts only what name returns.
+func (e *Exports) parse(name string) (id versionID, ok bool) {
 	parts := strings.Split(name, "/")
-	if len(parts) != 3 || !objects.IsName(parts[0]) || !objects.IsName(parts[1]) {
-		return nil, fmt.Errorf("%w: there is no export %.100q", chain.ErrNoDisk, name)
+	if len(parts) != 4 || !objects.IsName(parts[0]) || !objects.IsName(parts[1]) {
+		return id, false
 	}
 	number, err := strconv.ParseInt(parts[2], 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("%w: there is no export %.100q", chain.ErrNoDisk, name)
-	}
-	return e.open(ctx, parts[0], parts[1], number)
-}
-
-// Opener opens overlays.
-type Opener interface {
-	Open(name string) (*os.File, error)
-}
-
-// Beneath opens files below a directory that the runner passes as a descriptor. An escaped QEMU may put a link there.
-type Beneath struct {
-	Directory int
-}
-
-// Open opens a regular file.
-func (b Beneath) Open(name string) (*os.File, error) {
-	if b.Directory < 0 {
-		return nil, fmt.Errorf("%w: the server has no directory of overlays", errInvalid)
-	}
-	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
-	descriptor, err := unix.Openat2(b.Directory, name, &how)
-	if err != nil {
-		return nil, fmt.Errorf("opening the overlay %.100q: %w", name, err)
-	}
-	return os.NewFile(uintptr(descriptor), name), nil
+	id = versionID{parts[0], parts[1], number}
+	return id, err == nil && hmac.Equal([]byte(e.name(id)), []byte(name))
 }

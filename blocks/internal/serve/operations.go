@@ -16,7 +16,7 @@ func (s *Server) act(ctx context.Context, r Request) (any, error) {
 	holding := chain.Holding{Org: r.Org, Disk: r.Disk, Runner: r.Runner, Epoch: r.Epoch}
 	switch r.Op {
 	case "status":
-		return map[string]any{"exports": s.Exports.Names()}, nil
+		return map[string]any{"exports": s.Exports.Count()}, nil
 	case "create":
 		return pass(s.Disks.Create(ctx, r.Org, r.Disk, r.SizeBytes))
 	case "take":
@@ -38,7 +38,7 @@ func (s *Server) act(ctx context.Context, r Request) (any, error) {
 	case "load":
 		return s.Exports.Load(ctx, r)
 	case "unload":
-		s.Exports.Unload(r.Export)
+		s.Exports.Unload(r)
 		return true, nil
 	default:
 		return s.actOnData(ctx, r, holding)

@@ -4,7 +4,7 @@
 //	{"id":1,"op":"create","org":"o","disk":"d","size_bytes":1073741824}
 //	{"id":2,"op":"take","org":"o","disk":"d","runner":"r","lease_ms":30000}
 //	{"id":2,"result":{"version":2,"kind":"take","root":"…","size_bytes":1073741824,"epoch":1,"runner":"r",…}}
-//	{"id":3,"op":"load","org":"o","disk":"d","version":2}              {"id":3,"result":{"export":"o/d/2","size_bytes":…}}
+//	{"id":3,"op":"load","org":"o","disk":"d","version":2}              {"id":3,"result":{"export":"o/d/2/…","size_bytes":…}}
 //	{"id":4,"op":"drain","org":"o","disk":"d","runner":"r","epoch":1,"overlay":"vm/o1.qcow2","source":"…","keep_from":2}
 //	{"id":4,"error":{"code":"stale","message":"…"}}
 package serve
@@ -44,7 +44,6 @@ type Request struct {
 	Epoch     int64  `json:"epoch"`
 	Version   int64  `json:"version"`
 	Name      string `json:"name"`
-	Export    string `json:"export"`
 	SizeBytes int64  `json:"size_bytes"`
 	LeaseMS   int64  `json:"lease_ms"`
 	Overlay   string `json:"overlay"`
@@ -80,7 +79,8 @@ func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	for lines.Scan() {
 		var asked Request
 		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
-			return fmt.Errorf("a request is not valid: %w", err)
+			answers.write(asked.ID, answer{err: fmt.Errorf("%w: %w", errInvalid, err)})
+			continue
 		}
 		slots <- struct{}{}
 		group.Add(1)
@@ -142,7 +142,7 @@ var (
 
 	// operations has the names that each operation needs.
 	operations = map[string]map[string]bool{
-		"status": {}, "renew": {"runner": true}, "collect": {"org": true}, "dirty": {}, "unload": {},
+		"status": {}, "renew": {"runner": true}, "collect": {"org": true}, "dirty": {}, "unload": ofDisk,
 		"create": ofDisk, "load": ofDisk, "snapshot": ofDisk, "remove_snapshot": ofDisk, "delete": ofDisk, "stat": ofDisk,
 		"take": ofRunner, "release": ofRunner, "drain": ofRunner, "grow": ofRunner,
 		"fork": {"org": true, "disk": true, "to": true},

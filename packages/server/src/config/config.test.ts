@@ -15,6 +15,7 @@ const MANIFEST = Object.fromEntries([
     'jail',
     'capture',
     'hostctl',
+    'blocks',
     'qemu',
     'tar2sqfs',
     'nft',

@@ -140,6 +140,7 @@ function runnerConfig(
       jail: manifest.jail.path,
       capture: manifest.capture.path,
       hostctl: manifest.hostctl.path,
+      blocks: manifest.blocks.path,
       qemu: manifest.qemu.path,
       kernel: manifest.kernel.path,
       initramfs: manifest.initramfs.path,

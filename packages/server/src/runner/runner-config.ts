@@ -11,6 +11,8 @@ export interface RunnerTools {
   capture: string;
   /** Program that asks the kernel for the runner. */
   hostctl: string;
+  /** Server of persistent disks. */
+  blocks: string;
   qemu: string;
   kernel: string;
   initramfs: string;
