@@ -1,7 +1,7 @@
 /** The runner as a process: starts, reports ready to the supervisor, waits for a stop request, and stops. */
 import { chownSync } from 'node:fs';
 import type { Logger } from 'pino';
-import type { Config } from './config/config.ts';
+import { takeStoreVariables, type Config } from './config/config.ts';
 import { listMissingLimits } from './lib/missing-limits.ts';
 import type { CgroupStatus } from './lib/protocol/runner-protocol.ts';
 import { shutdownRequested } from './lib/process/shutdown-signal.ts';
@@ -12,7 +12,8 @@ import { findServiceAccount } from './service-account.ts';
 
 export async function runRunnerRole(config: Config, log: Logger): Promise<void> {
   const asked = shutdownRequested();
-  const runner = await startRunner(config.runner, log, ({ accelerator, reason }) =>
+  const runnerConfig = { ...config.runner, storeVariables: takeStoreVariables(config) };
+  const runner = await startRunner(runnerConfig, log, ({ accelerator, reason }) =>
     tellSupervisor({ type: 'accelerator-changed', accelerator, reason }),
   );
   if (process.getuid?.() === 0) allowControl(config.runner.socketPath, findServiceAccount(config.user));

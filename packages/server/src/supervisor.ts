@@ -47,13 +47,8 @@ interface KeepOptions {
 function forkRole(role: RoleName): ChildProcess {
   return fork(PROGRAM_FILE, [role], {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-    env: role === 'control' ? process.env : withoutStoreVariables(process.env),
+    env: process.env,
   });
-}
-
-/** Only control uses the object store: its credentials must not be where VMs are run and guests are served. */
-function withoutStoreVariables(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(environment).filter(([name]) => !name.startsWith('AWS_')));
 }
 
 /** Keeps one role running until `stop`. */

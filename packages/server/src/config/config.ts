@@ -18,6 +18,7 @@ import {
 import { readEgress } from './egress-settings.ts';
 import { readExposure } from './exposure-settings.ts';
 import { readManifest, type Manifest } from './manifest.ts';
+import { formatObjectStore } from './object-store-setting.ts';
 import { readSettings, type Settings } from './settings.ts';
 
 export { ConfigError } from './config-error.ts';
@@ -92,6 +93,16 @@ export function useStoreVariables({ storeVariables }: Config): void {
   Object.assign(process.env, storeVariables);
 }
 
+/**
+ * Removes the variables of the object store from the environment, so that no other process that this one starts has the
+ * credentials. Returns them for the one that needs them.
+ */
+export function takeStoreVariables({ storeVariables }: Config): Record<string, string> {
+  const own = Object.entries(process.env).filter(([name]) => name.startsWith('AWS_'));
+  for (const [name] of own) delete process.env[name];
+  return { ...storeVariables, ...(Object.fromEntries(own) as Record<string, string>) };
+}
+
 /** Reads the settings of a process with fewer rights: a settings file that it may not read counts as absent. */
 export function readProcessSettings(environment: NodeJS.ProcessEnv = process.env): {
   logLevel: string;
@@ -130,6 +141,9 @@ function runnerConfig(
     cpuOvercommit: settings.COPPICE_CPU_OVERCOMMIT,
     diskReserveMiB: settings.COPPICE_DISK_RESERVE_MIB,
     imageCacheMiB: settings.COPPICE_IMAGE_CACHE_MIB,
+    objectStore: formatObjectStore(settings.COPPICE_OBJECT_STORE),
+    diskBacklogMiB: settings.COPPICE_DISK_BACKLOG_MIB,
+    diskCacheMiB: settings.COPPICE_DISK_CACHE_MIB,
     registryMirrors: settings.COPPICE_REGISTRY_MIRRORS,
     insecureRegistries: settings.COPPICE_INSECURE_REGISTRIES,
     localImagesDir: join(dataDir, 'runner', 'local-images'),

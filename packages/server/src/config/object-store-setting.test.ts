@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ObjectStoreSetting } from './object-store-setting.ts';
+import { formatObjectStore, ObjectStoreSetting } from './object-store-setting.ts';
 
 function explain(text: string): string {
   const parsed = ObjectStoreSetting.safeParse(text);
@@ -30,6 +30,19 @@ test('a directory, AWS and other servers can be chosen', () => {
     isPathStyle: false,
     caPath: '/etc/ca.pem',
   });
+});
+
+test('a store is passed on as a setting that means the same', () => {
+  for (const text of [
+    'directory',
+    's3://my-bucket?region=eu-central-1',
+    's3://b.1-x/some/prefix/?endpoint=https://s3.example.com:9000/&ca=/etc/my%20ca%26b.pem&path_style=false',
+    's3://b-1?endpoint=http://127.0.0.1:7070',
+    's3://b-1?endpoint=http://10.0.0.1&plain_http=true',
+  ]) {
+    const config = ObjectStoreSetting.parse(text);
+    assert.deepEqual(ObjectStoreSetting.parse(formatObjectStore(config)), config);
+  }
 });
 
 test('the bucket is in the path by default if the server is not that of AWS', () => {

@@ -37,6 +37,19 @@ export const ObjectStoreSetting = z.string().transform((text, context): ObjectSt
   }
 });
 
+/** Returns the setting of a store, for a program with a parser of its own. */
+export function formatObjectStore(config: ObjectStoreConfig): string {
+  if (config.kind === 'directory') return config.kind;
+  const { bucket, prefix, endpoint, region, isPathStyle, caPath } = config;
+  const url = new URL(`s3://${bucket}/${prefix}`);
+  url.searchParams.set('region', region);
+  url.searchParams.set('path_style', String(isPathStyle));
+  if (endpoint !== undefined) url.searchParams.set('endpoint', endpoint);
+  if (endpoint?.startsWith('http:') === true) url.searchParams.set('plain_http', 'true');
+  if (caPath !== undefined) url.searchParams.set('ca', caPath);
+  return url.href;
+}
+
 function parseLocation(text: string): S3Location {
   demand(text.startsWith('s3://') && URL.canParse(text), `must be of the form ${FORM}`);
   const url = new URL(text);

@@ -85,6 +85,8 @@ export const Settings = z.object({
   COPPICE_CPU_OVERCOMMIT: z.coerce.number().min(0.1).max(1000).default(16),
   COPPICE_DISK_RESERVE_MIB: z.coerce.number().int().min(64).max(1_000_000_000).default(2048),
   COPPICE_IMAGE_CACHE_MIB: z.coerce.number().int().min(0).max(1_000_000_000).default(20_480),
+  COPPICE_DISK_BACKLOG_MIB: z.coerce.number().int().min(64).max(1_000_000_000).default(8192),
+  COPPICE_DISK_CACHE_MIB: z.coerce.number().int().min(0).max(1_000_000_000).default(10_240),
   ...ACCOUNT_SETTINGS,
   COPPICE_UID_BASE: z.coerce.number().int().min(1000).max(2_000_000_000).optional(),
   COPPICE_DEADLINE_FACTOR: z.coerce.number().min(1).max(100).default(1),

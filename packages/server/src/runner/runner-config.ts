@@ -55,6 +55,14 @@ export interface RunnerConfig {
   diskReserveMiB: number;
   /** Largest total size of images and the templates made from them; 0 is no limit. */
   imageCacheMiB: number;
+  /** Setting of the object store, in which persistent disks are. */
+  objectStore: string;
+  /** Variables with the credentials of the object store. */
+  storeVariables?: Readonly<Record<string, string>>;
+  /** Most data of one persistent disk that waits on this host for the object store. */
+  diskBacklogMiB: number;
+  /** Size of the local cache of persistent disks in an S3 store; 0 keeps none. */
+  diskCacheMiB: number;
   registryMirrors: Readonly<Record<string, string>>;
   insecureRegistries: readonly string[];
   /** Directory of images imported with `coppice image import`. */

@@ -78,6 +78,7 @@ export type DiskState = z.infer<typeof DiskState>;
 
 /** Bytes in the object store that only this disk and its snapshots refer to. */
 export const StoredDisk = z.object({ stored_bytes: z.int().nonnegative() });
+export type StoredDisk = z.infer<typeof StoredDisk>;
 
 export const CollectedDisks = z.object({ deleted_objects: z.int(), deleted_bytes: z.int() });
 

@@ -13,8 +13,10 @@ import { listProcessesOfUids, type ProcessIdentity } from '../host/host-process.
 const SERVICE_UIDS = 2;
 /** Uids of preparations of images: as many as run at once. */
 const IMAGE_UIDS = 2;
-/** Number of consecutive uids: the service's, one per slot, those of preparations, and the egress process's. */
-export const UIDS_OF_INSTALLATION = SERVICE_UIDS + TAP_SLOTS + BARE_SLOTS + IMAGE_UIDS + 1;
+/** Uids of the egress process and of the block server. */
+const HELPER_UIDS = 2;
+/** Number of consecutive uids: the service's, one per slot, those of preparations, and those of its helpers. */
+export const UIDS_OF_INSTALLATION = SERVICE_UIDS + TAP_SLOTS + BARE_SLOTS + IMAGE_UIDS + HELPER_UIDS;
 
 export interface VmAccounts {
   /** User id of the VM that probes an accelerator. */
@@ -25,6 +27,8 @@ export interface VmAccounts {
   readonly images: readonly number[];
   /** User id of the egress process. It reads bytes from guests, so no other process has the same uid. */
   readonly egress: number;
+  /** User id of the block server, which has the credentials of the object store. */
+  readonly blocks: number;
   /** User id of a slot. Throws `capacity` if the slot is beyond the last uid. */
   ofSlot(index: number): number;
   /** Lists the VMMs of this runner and of earlier ones whose working directory is `directory`. */
@@ -35,7 +39,7 @@ export interface VmAccounts {
 
 /**
  * Assigns uids from `base` on: first the probe's, then the template's, the slots', those of preparations, and last the
- * egress process's.
+ * egress process's and the block server's.
  */
 export class SeparateAccounts implements VmAccounts {
   readonly #base: number;
@@ -60,6 +64,10 @@ export class SeparateAccounts implements VmAccounts {
     return this.#last + IMAGE_UIDS + 1;
   }
 
+  get blocks(): number {
+    return this.#last + IMAGE_UIDS + 2;
+  }
+
   ofSlot(index: number): number {
     const uid = this.#base + SERVICE_UIDS + index;
     if (uid > this.#last)
@@ -76,7 +84,7 @@ export class SeparateAccounts implements VmAccounts {
   }
 
   get #last(): number {
-    return this.#base + UIDS_OF_INSTALLATION - IMAGE_UIDS - 2;
+    return this.#base + UIDS_OF_INSTALLATION - IMAGE_UIDS - HELPER_UIDS - 1;
   }
 }
 
@@ -104,6 +112,10 @@ export class SharedAccount implements VmAccounts {
   }
 
   get egress(): number {
+    return this.#uid;
+  }
+
+  get blocks(): number {
     return this.#uid;
   }
 

@@ -105,6 +105,26 @@ export const STEPS = {
     undoneBy: 'removal by control, which requested it',
     nextProcess: 'lists it',
   },
+  'disk.open': {
+    makes: 'overlay of the persistent disk, opened by the VMM',
+    undoneBy: 'its removal',
+    nextProcess: 'removes overlays above the top of the disk',
+  },
+  'disk.seal': {
+    makes: 'overlay on top of the persistent disk; the one below it is sealed',
+    undoneBy: 'kept, as the disk reads the same',
+    nextProcess: 'reads the overlays from the VMM',
+  },
+  'disk.drain': {
+    makes: 'version of the persistent disk in the object store, with the lowest sealed overlay',
+    undoneBy: 'kept, as the disk reads the same',
+    nextProcess: 'drains the overlay again, which gives the same version',
+  },
+  'disk.rebase': {
+    makes: 'the other overlays on the drained version; the drained overlay is removed last',
+    undoneBy: 'repeated',
+    nextProcess: 'as for the drain',
+  },
   'overlay.remove': {
     makes: 'one flattened or prepared overlay less; the VMM has closed it',
     undoneBy: NOTHING,

@@ -12,6 +12,7 @@
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { z } from 'zod';
 import { invariant } from '../../lib/invariant.ts';
 import type { CapturedWorkspace, DiskAttachment } from '../../lib/protocol/disk-protocol.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
@@ -237,7 +238,7 @@ export class Attachment {
   /** Names the disk of the moment of a seal, so that its version is kept. Returns the version. */
   keep(sealed: number, name: string): Promise<CapturedWorkspace> {
     return this.drainThrough(sealed, async () => {
-      const kept = await this.ask({ op: 'snapshot', name }, DiskManifest);
+      const kept = await this.#ask({ op: 'snapshot', name }, DiskManifest);
       const { organization, disk } = this.#record;
       return { organization, disk, version: kept.version, size_bytes: kept.size_bytes };
     });
@@ -247,7 +248,7 @@ export class Attachment {
   async grow(sizeBytes: number): Promise<void> {
     const sealed = await this.seal();
     await this.drainThrough(sealed, async () => {
-      await this.ask({ op: 'grow', size_bytes: sizeBytes }, DiskManifest);
+      await this.#ask({ op: 'grow', size_bytes: sizeBytes }, DiskManifest);
       this.#note({ size_bytes: sizeBytes });
       await this.#graph.run(() => this.#attached.device.grow(sizeBytes));
     });
@@ -270,7 +271,7 @@ export class Attachment {
     // Again, after a seal that was in progress when the VM ended.
     await this.#graph.run(async () => this.#sealAll());
     const highest = this.#overlays.at(-1) ?? 0;
-    await this.drainThrough(highest, () => this.ask({ op: 'release' }, DiskManifest));
+    await this.drainThrough(highest, () => this.#ask({ op: 'release' }, DiskManifest));
     this.#parts.directory.remove();
   }
 
@@ -288,7 +289,7 @@ export class Attachment {
   async #revert(): Promise<void> {
     const { revert_to: version } = this.#record;
     if (version === undefined) return;
-    const reverted = await this.ask({ op: 'revert', version }, DiskManifest);
+    const reverted = await this.#ask({ op: 'revert', version }, DiskManifest);
     const { revert_to: _, replaces: __, ...rest } = this.#record;
     this.#record = { ...rest, drained_at: new Date(reverted.time_ms).toISOString() };
     writeAttachmentRecord(this.#parts.directory.path, this.#record);
@@ -297,7 +298,7 @@ export class Attachment {
   async #drainLowest(lowest: number): Promise<void> {
     const { directory, unit } = this.#parts;
     await enterStep('disk.drain');
-    const drained = await this.ask(
+    const drained = await this.#ask(
       {
         op: 'drain',
         overlay: directory.nameBelowParent(lowest),
@@ -316,7 +317,7 @@ export class Attachment {
 
   /** Puts the overlay above `lowest` onto the drained version. */
   async #rebase(lowest: number, { version: number }: Manifest): Promise<void> {
-    const { export: exportName } = await this.ask({ op: 'load', version: number }, LoadedVersion);
+    const { export: exportName } = await this.#ask({ op: 'load', version: number }, LoadedVersion);
     const former = this.#version;
     await this.#graph.run(async () => {
       const guest = this.#guest;
@@ -330,7 +331,7 @@ export class Attachment {
       if (former.number !== number) await guest.device.closeVersion(former.number);
     });
     if (former.number !== number && former.exportName !== undefined)
-      await this.ask({ op: 'unload', export: former.exportName }, Nothing);
+      await this.#ask({ op: 'unload', export: former.exportName }, Nothing);
   }
 
   async #drop(device: WorkspaceDevice, number: number): Promise<void> {
@@ -347,14 +348,14 @@ export class Attachment {
 
   /** Whether this runner still holds the disk, by its chain. */
   async isHeld(): Promise<boolean> {
-    const head = await this.ask({ op: 'stat' }, DiskManifest);
+    const head = await this.#ask({ op: 'stat' }, DiskManifest);
     return head.runner === this.#parts.runner && head.epoch === this.#record.epoch;
   }
 
-  ask<T>(request: BlockRequest, answer: Parameters<BlockServer['ask']>[1], how?: { timeoutMs: number }): Promise<T> {
+  #ask<T>(request: BlockRequest, answer: z.ZodType<T>, how?: { timeoutMs: number }): Promise<T> {
     const { organization: org, disk, epoch } = this.#record;
     const { server, runner } = this.#parts;
-    return server.ask({ org, disk, runner, epoch, ...request }, answer, how) as Promise<T>;
+    return server.ask({ org, disk, runner, epoch, ...request }, answer, how);
   }
 
   /** Stops the guest because nothing that it writes could be kept. */

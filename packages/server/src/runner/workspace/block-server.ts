@@ -9,6 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type ErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { z } from 'zod';
+import type { DiskFormat } from '../../lib/protocol/disk-protocol.ts';
 import { JsonLineClient, RefusedRequestError } from '../../lib/streams/json-line-client.ts';
 
 /** A store that does not answer is tried again by the block server for most of this time. */
@@ -96,6 +97,16 @@ export class BlockServer implements Disposable {
     }
   }
 
+  /** Returns the command that writes a version to its standard output, and the environment and the user that it needs. */
+  exportCommand(
+    { organization, disk }: { organization: string; disk: string },
+    { version, format }: { version?: number; format: DiskFormat },
+  ): { command: string; args: string[]; env: Record<string, string> } {
+    const { program, environment } = this.#options;
+    const chosen = { org: organization, disk, version, format, uid: this.#options.uid };
+    return { command: program, args: ['export', ...this.#storeArguments(), ...toArguments(chosen)], env: { ...environment } };
+  }
+
   [Symbol.dispose](): void {
     this.#isClosed = true;
     this.#child?.process.stdin.end();
@@ -126,18 +137,13 @@ export class BlockServer implements Disposable {
   }
 
   #arguments(): string[] {
-    const { store, objectsDirectory, cache, socketPath, uid } = this.#options;
-    const options: Record<string, string | number | undefined> = {
-      socket: socketPath,
-      store,
-      objects: objectsDirectory,
-      cache: cache?.directory,
-      'cache-mib': cache?.mib,
-      'overlays-fd': OVERLAYS_FD,
-      uid,
-    };
-    const given = Object.entries(options).filter(([, value]) => value !== undefined);
-    return ['serve', ...given.flatMap(([name, value]) => [`--${name}`, String(value)])];
+    const { socketPath: socket, uid } = this.#options;
+    return ['serve', ...this.#storeArguments(), ...toArguments({ socket, 'overlays-fd': OVERLAYS_FD, uid })];
+  }
+
+  #storeArguments(): string[] {
+    const { store, objectsDirectory: objects, cache } = this.#options;
+    return toArguments({ store, objects, cache: cache?.directory, 'cache-mib': cache?.mib });
   }
 
   #connect(child: ChildProcessWithoutNullStreams): JsonLineClient {
@@ -160,6 +166,11 @@ export class BlockServer implements Disposable {
       if (!this.#isClosed) this.#child ??= this.#start();
     }, PAUSE_MS).unref();
   }
+}
+
+function toArguments(options: Record<string, string | number | undefined>): string[] {
+  const given = Object.entries(options).filter(([, value]) => value !== undefined);
+  return given.map(([name, value]) => `--${name}=${value}`);
 }
 
 function explain(error: unknown): unknown {
