@@ -32,6 +32,7 @@ import (
 	"coppice/agent/internal/transport"
 	"coppice/agent/internal/tunnel"
 	"coppice/agent/internal/workload"
+	"coppice/agent/internal/workspace"
 )
 
 // memoryLimitBytes makes the garbage collector work harder before the agent uses much of a small guest's memory. It is
@@ -82,8 +83,9 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	terminals := terminal.New(terminal.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	tunnels := tunnel.New(state)
 	identity := resume.NewIdentity("/")
+	disk := workspace.New("/")
 	resumption := resume.New(resume.Steps(resume.Options{
-		Random: machine.Random, Root: root, Identity: identity, Guest: state, Freezer: freeze,
+		Random: machine.Random, Root: root, Identity: identity, Guest: state, Freezer: freeze, Workspace: disk,
 	}))
 	return api.Router{
 		"GET /ping":         ping,

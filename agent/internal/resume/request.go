@@ -11,6 +11,7 @@ import (
 	"coppice/agent/internal/fault"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/network"
+	"coppice/agent/internal/workspace"
 )
 
 // body is the request on the wire.
@@ -26,6 +27,7 @@ type body struct {
 	Workdir   string                 `json:"workdir"`
 	DNSSearch []string               `json:"dns_search"`
 	DiskBytes uint64                 `json:"disk_bytes"`
+	Workspace *workspace.Disk        `json:"workspace"`
 }
 
 // Request is a validated body.
@@ -41,6 +43,8 @@ type Request struct {
 	DNSSearch []string
 	// DiskBytes is the new size of the scratch disk, or 0 if the disk still has the size with which it was saved.
 	DiskBytes uint64
+	// Workspace is the persistent disk to be mounted, or nil.
+	Workspace *workspace.Disk
 }
 
 const (
@@ -75,6 +79,11 @@ func parse(text []byte, arrived time.Time) (Request, error) {
 			return Request{}, err
 		}
 		r.Network = &plan
+	}
+	if r.Workspace = b.Workspace; r.Workspace != nil {
+		if err := r.Workspace.Validate("workspace."); err != nil {
+			return Request{}, err
+		}
 	}
 	r.Settings, err = parseSettings(b)
 	return r, err

@@ -79,6 +79,7 @@ func TestParseNamesTheFieldThatIsWrong(t *testing.T) {
 		"workdir":            {"relative", "/a\x00b"},
 		"env":                {map[string]string{"": "x"}, map[string]string{"A": "\x00"}, []string{"A=b"}},
 		"dns_search":         {[]string{"a\nnameserver 1.1.1.1"}, []string{""}, make([]string, 7)},
+		"workspace":          {5, map[string]any{}, map[string]any{"size_bytes": -512}, map[string]any{"size_bytes": 1<<20 + 1}},
 		"network":            {map[string]any{}, map[string]any{"interface": "../x"}, 5},
 	}
 	for field, values := range bad {
@@ -324,8 +325,8 @@ func TestTheLastStepsOfAResumeAreInOrder(t *testing.T) {
 		names = append(names, step.Name)
 	}
 	want := []string{
-		"freezer", "entropy", "clock", "root", "disk", "directories", "hostname", "identity", "network", "resolver",
-		"connections", "generation", "environment", "thaw",
+		"freezer", "entropy", "clock", "root", "disk", "directories", "workspace", "hostname", "identity", "network",
+		"resolver", "connections", "generation", "environment", "thaw",
 	}
 	if !slices.Equal(names, want) {
 		t.Fatal(names)
@@ -387,6 +388,12 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(text)
 	f.Add([]byte(`{"network":{"address":"::1/64"}}`))
+	withDisk := validBody()
+	withDisk["workspace"] = map[string]any{"size_bytes": 1 << 30}
+	if text, err = json.Marshal(withDisk); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, err := parse(body, time.Time{})
 		if err != nil {
@@ -394,6 +401,9 @@ func FuzzParse(f *testing.F) {
 		}
 		if len(r.Entropy) != entropyBytes || r.Generation == 0 || strings.ContainsAny(r.Hostname, "\n\x00/") || r.Time.UnixNs <= 0 {
 			t.Fatalf("%+v was accepted", r)
+		}
+		if r.Workspace != nil && r.Workspace.Validate("") != nil {
+			t.Fatalf("a disk of %d bytes was accepted", r.Workspace.SizeBytes)
 		}
 	})
 }

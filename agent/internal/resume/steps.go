@@ -13,15 +13,17 @@ import (
 	"coppice/agent/internal/network"
 	"coppice/agent/internal/reap"
 	"coppice/agent/internal/rootfs"
+	"coppice/agent/internal/workspace"
 )
 
 // Options are the parts of a real guest that the steps work on. Random is an open /dev/urandom.
 type Options struct {
-	Random   *os.File
-	Root     *rootfs.Root
-	Identity *Identity
-	Guest    *guest.State
-	Freezer  *freezer.Freezer
+	Random    *os.File
+	Root      *rootfs.Root
+	Identity  *Identity
+	Guest     *guest.State
+	Freezer   *freezer.Freezer
+	Workspace *workspace.Workspace
 }
 
 // Steps returns the steps of a real guest.
@@ -37,6 +39,7 @@ func Steps(o Options) []Step {
 		{"root", func(Request) error { return o.Root.Switch() }},
 		{"disk", func(r Request) error { return growDisk(o.Root, r) }},
 		{"directories", places.ensure},
+		{"workspace", func(r Request) error { return mountWorkspace(o.Workspace, r) }},
 		{"hostname", func(r Request) error { return unix.Sethostname([]byte(r.Hostname)) }},
 		{"identity", forgiving("identity", o.Identity.apply)},
 		{"network", configureNetwork},
@@ -69,6 +72,13 @@ func growDisk(root *rootfs.Root, r Request) error {
 		return nil
 	}
 	return root.Grow(r.DiskBytes)
+}
+
+func mountWorkspace(place *workspace.Workspace, r Request) error {
+	if r.Workspace == nil {
+		return nil
+	}
+	return place.Mount(*r.Workspace, r.Settings)
 }
 
 // directories creates the directories once for each user and place. A guest that has been in use already has them, or

@@ -2,27 +2,8 @@ package rootfs
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"time"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
-)
-
-// resizeFS is EXT4_IOC_RESIZE_FS, _IOW('f', 16, __u64), which grows a mounted file system to a number of blocks. It
-// does nothing if the file system already has that size.
-const resizeFS = 0x40086610
-
-// noticeLimit bounds the wait for the kernel, which learns of a disk's new size by an interrupt and reads it in a
-// worker.
-const (
-	noticeLimit    = 10 * time.Second
-	noticeInterval = time.Millisecond
-	sectorBytes    = 512
+	"coppice/agent/internal/blockdevice"
 )
 
 // Grow extends the file system of the scratch disk to the size of the disk. The host has enlarged the disk to that many
@@ -33,42 +14,8 @@ func (r *Root) Grow(bytes uint64) error {
 	if r.scratch == nil {
 		return errors.New("there is no scratch disk to grow")
 	}
-	size := filepath.Join("/sys/block", filepath.Base(r.scratchDisk), "size")
-	if err := awaitSize(size, bytes, noticeLimit); err != nil {
+	if err := blockdevice.AwaitSize(r.scratchDisk, bytes); err != nil {
 		return err
 	}
-	return growFileSystem(r.scratch, bytes)
-}
-
-// awaitSize waits until the file, which holds a number of sectors, shows at least the given number of bytes.
-func awaitSize(path string, bytes uint64, limit time.Duration) error {
-	for deadline := time.Now().Add(limit); ; time.Sleep(noticeInterval) {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		sectors, err := strconv.ParseUint(strings.TrimSpace(string(content)), 10, 54)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		if sectors*sectorBytes >= bytes {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the disk has %d bytes after %v, not %d", sectors*sectorBytes, limit, bytes)
-		}
-	}
-}
-
-func growFileSystem(mounted *os.File, bytes uint64) error {
-	var info unix.Statfs_t
-	if err := unix.Fstatfs(int(mounted.Fd()), &info); err != nil {
-		return fmt.Errorf("statfs: %w", err)
-	}
-	blocks := bytes / uint64(info.Bsize)
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, mounted.Fd(), resizeFS, uintptr(unsafe.Pointer(&blocks)))
-	if errno != 0 {
-		return fmt.Errorf("growth to %d blocks: %w", blocks, errno)
-	}
-	return nil
+	return blockdevice.GrowFileSystem(r.scratch, bytes)
 }

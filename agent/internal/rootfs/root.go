@@ -14,6 +14,14 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"coppice/agent/internal/blockdevice"
+)
+
+// Serial numbers of the block devices that the runner attaches.
+const (
+	imageSerial   = "image"
+	scratchSerial = "scratch"
 )
 
 // Mount points in the initramfs. None of them is visible from the guest's root.
@@ -38,7 +46,7 @@ func mountImage() error {
 	if mounted, err := isMountPoint(imagePoint); mounted || err != nil {
 		return err
 	}
-	image, err := findBlockDevice("/sys", imageSerial)
+	image, err := blockdevice.Find("/sys", imageSerial)
 	if err != nil {
 		return err
 	}
@@ -63,7 +71,7 @@ func (r *Root) openScratch() error {
 	if r.scratch != nil {
 		return nil
 	}
-	disk, err := findBlockDevice("/sys", scratchSerial)
+	disk, err := blockdevice.Find("/sys", scratchSerial)
 	if err != nil {
 		return err
 	}

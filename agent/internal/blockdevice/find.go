@@ -1,4 +1,5 @@
-package rootfs
+// Package blockdevice finds the guest's virtio disks and follows their size.
+package blockdevice
 
 import (
 	"fmt"
@@ -7,15 +8,8 @@ import (
 	"strings"
 )
 
-// Serial numbers of the block devices that the runner attaches.
-const (
-	imageSerial   = "image"
-	scratchSerial = "scratch"
-)
-
-// findBlockDevice returns the path of the virtio disk with a serial number. sys is /sys, or a directory like it in
-// tests.
-func findBlockDevice(sys, serial string) (string, error) {
+// Find returns the path of the virtio disk with a serial number. sys is /sys, or a directory like it in tests.
+func Find(sys, serial string) (string, error) {
 	paths, err := filepath.Glob(filepath.Join(sys, "block/vd*/serial"))
 	if err != nil {
 		return "", err
