@@ -20,12 +20,17 @@ const (
 	gapEnd   = unix.SYS_PIDFD_SEND_SIGNAL
 )
 
+// Options are what differs between programs.
+type Options struct {
+	// NoFallocate refuses fallocate.
+	NoFallocate bool
+	// MayConnect allows connect. Only Unix streams can be made; in a jail they reach only its own mounts.
+	MayConnect bool
+}
+
 // Install applies the filter to the calling thread, permanently. The kernel refuses it without no_new_privs.
-func Install(noFallocate bool) error {
-	rules := rulesFor(uint32(os.Getpid()))
-	if noFallocate {
-		rules = append(rules, rule{number: unix.SYS_FALLOCATE, errno: unix.EOPNOTSUPP})
-	}
+func Install(options Options) error {
+	rules := rulesFor(uint32(os.Getpid()), options)
 	program := assemble(rules)
 	description := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&description)))

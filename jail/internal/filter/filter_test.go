@@ -55,7 +55,29 @@ func ask(t *testing.T, architecture uint32, number uint64, arguments ...uint64) 
 	for index, argument := range arguments {
 		binary.NativeEndian.PutUint64(data[offsetArguments+8*index:], argument)
 	}
-	return run(t, assemble(rulesFor(ownPid)), data)
+	return run(t, assemble(rulesFor(ownPid, Options{})), data)
+}
+
+func TestOptionsAllowAndRefuseOneCallEach(t *testing.T) {
+	for _, test := range []struct {
+		options   Options
+		connect   uint32
+		fallocate uint32
+	}{
+		{Options{}, refuse(unix.EPERM), allow},
+		{Options{NoFallocate: true}, refuse(unix.EPERM), refuse(unix.EOPNOTSUPP)},
+		{Options{MayConnect: true}, allow, allow},
+	} {
+		program := assemble(rulesFor(ownPid, test.options))
+		for number, want := range map[uint32]uint32{unix.SYS_CONNECT: test.connect, unix.SYS_FALLOCATE: test.fallocate} {
+			data := make([]byte, 64)
+			binary.NativeEndian.PutUint32(data[offsetNumber:], number)
+			binary.NativeEndian.PutUint32(data[offsetArchitecture:], unix.AUDIT_ARCH_X86_64)
+			if got := run(t, program, data); got != want {
+				t.Errorf("%+v, call %d: got %#x, want %#x", test.options, number, got, want)
+			}
+		}
+	}
 }
 
 func TestCallsAreAnsweredByNumberAndArguments(t *testing.T) {
@@ -117,13 +139,13 @@ func TestNoOtherArchitectureIsServed(t *testing.T) {
 }
 
 func TestNoRuleIsOutOfReachOfItsOwnJumps(t *testing.T) {
-	for _, each := range rulesFor(ownPid) {
+	for _, each := range rulesFor(ownPid, Options{}) {
 		length := len(assembleRule(each.number, each.conditions, allow))
 		if length > 0xff {
 			t.Errorf("the rule for call %d has %d instructions", each.number, length)
 		}
 	}
-	if length := len(assemble(rulesFor(ownPid))); length > unix.BPF_MAXINSNS {
+	if length := len(assemble(rulesFor(ownPid, Options{}))); length > unix.BPF_MAXINSNS {
 		t.Errorf("the filter has %d instructions", length)
 	}
 }

@@ -35,8 +35,6 @@ var forbidden = [][]uint32{
 		unix.SYS_SYMLINK, unix.SYS_SYMLINKAT, unix.SYS_LINK, unix.SYS_LINKAT, unix.SYS_MKNOD, unix.SYS_MKNODAT,
 		unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT,
 	},
-	// Networks: QEMU only listens, on Unix sockets.
-	{unix.SYS_CONNECT},
 	// Shared objects of the kernel.
 	{
 		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMCTL,
@@ -107,13 +105,19 @@ func not(c condition) condition {
 }
 
 // rulesFor lists what a program with the process id `pid` may not do. The program keeps that id when it is executed.
-func rulesFor(pid uint32) []rule {
+func rulesFor(pid uint32, options Options) []rule {
 	rules := []rule{}
 	for _, number := range slices.Concat(forbidden...) {
 		rules = append(rules, rule{number: number, errno: unix.EPERM})
 	}
 	for _, number := range absent {
 		rules = append(rules, rule{number: number, errno: unix.ENOSYS})
+	}
+	if options.NoFallocate {
+		rules = append(rules, rule{number: unix.SYS_FALLOCATE, errno: unix.EOPNOTSUPP})
+	}
+	if !options.MayConnect {
+		rules = append(rules, rule{number: unix.SYS_CONNECT, errno: unix.EPERM})
 	}
 	return slices.Concat(rules, processRules(pid), socketRules(), requestRules(), memoryRules())
 }

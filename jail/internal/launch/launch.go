@@ -75,7 +75,7 @@ func confine(wanted *plan.Plan, parent int) error {
 		return err
 	}
 	unix.Umask(fileMask)
-	return filter.Install(wanted.NoFallocate)
+	return filter.Install(filter.Options{NoFallocate: wanted.NoFallocate, MayConnect: wanted.MayConnect})
 }
 
 // enterCgroups moves the whole process: 0 stands for the process that writes.

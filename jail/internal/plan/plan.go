@@ -15,7 +15,7 @@ import (
 
 // Version is the version of the plan's format. Launcher and runner come from the same set-up; another number means that
 // they do not.
-const Version = 3
+const Version = 4
 
 const maxBytes = 1 << 20
 
@@ -40,6 +40,8 @@ type Plan struct {
 	EndWithParent bool `json:"end_with_parent"`
 	// NoFallocate refuses fallocate: the program can fill a disk only as fast as it writes.
 	NoFallocate bool `json:"no_fallocate"`
+	// MayConnect lets the program connect to the Unix sockets that it can reach.
+	MayConnect bool `json:"may_connect"`
 	// Program is a path inside the jail.
 	Program   string   `json:"program"`
 	Arguments []string `json:"arguments"`

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-const minimal = `{"version":3,"cgroups":[],"namespaces":true,"mounts":[{"source":"/a","target":"/b","writable":false,` +
+const minimal = `{"version":4,"cgroups":[],"namespaces":true,"mounts":[{"source":"/a","target":"/b","writable":false,` +
 	`"executable":false,"device":false}],"identity":{"uid":7,"gid":7},"limits":{"open_files":9,"file_size_bytes":0,` +
 	`"tasks":0},"descriptors":[3],"program":"/bin/x","arguments":["-y"]}`
 
@@ -23,7 +23,7 @@ func TestAPlanThatCannotBeMeantIsRefused(t *testing.T) {
 	for _, test := range []struct{ name, old, new, want string }{
 		{"not JSON", minimal, "", "not valid"},
 		{"an unknown field", `"program"`, `"extra":1,"program"`, "unknown field"},
-		{"another version", `"version":3`, `"version":1`, "version 1"},
+		{"another version", `"version":4`, `"version":1`, "version 1"},
 		{"a TAP at a descriptor that is not kept", `"descriptors":[3]`, `"tap":{"name":"t","descriptor":4},"descriptors":[3]`, "tap"},
 		{"root as identity", `"uid":7`, `"uid":0`, "root"},
 		{"root's group", `"gid":7`, `"gid":0`, "root"},

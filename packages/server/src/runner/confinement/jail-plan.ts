@@ -4,7 +4,7 @@
  */
 import type { Confinement } from '../../lib/protocol/runner-protocol.ts';
 
-const PLAN_VERSION = 3;
+const PLAN_VERSION = 4;
 /** Part of util-linux, so on every system. A Go program cannot create a user namespace: it already has threads. */
 const UNSHARE_PATH = '/usr/bin/unshare';
 
@@ -43,6 +43,8 @@ export interface JailPlan {
   /** Whether the program ends with the runner, and whether it is refused fallocate; default false. */
   endWithParent?: boolean;
   noFallocate?: boolean;
+  /** Whether it may connect to the Unix sockets that it can reach; default false. */
+  mayConnect?: boolean;
   program: string;
   args: readonly string[];
 }
@@ -73,6 +75,7 @@ export function encodePlan(kind: Confinement, plan: JailPlan): string {
     input: plan.input ?? null,
     end_with_parent: plan.endWithParent ?? false,
     no_fallocate: plan.noFallocate ?? false,
+    may_connect: plan.mayConnect ?? false,
     program: plan.program,
     arguments: plan.args,
   });
