@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import type { EgressCounters, VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type {
   CreateVm,
@@ -32,6 +33,7 @@ import {
   type TemplateBlueprint,
 } from './vm-assembly.ts';
 import type { VmDriver } from './vm-driver.ts';
+import { PendingDisk } from '../workspace/pending-disk.ts';
 import { NO_RULES, readEgressRecord } from './vm-egress.ts';
 import { tellEnvironment } from './tell-environment.ts';
 import { replaceVm } from './vm-replacement.ts';
@@ -61,6 +63,8 @@ interface Start {
   blueprint: Blueprint;
   egress: VmEgress;
   timer: StepTimer;
+  /** The persistent disk of the sandbox; absent without one. */
+  disk?: PendingDisk | undefined;
   /** Waits for the template; the signal aborts when it is no longer needed. Absent for a VM restored from a capture. */
   ensureTemplate?: (signal: AbortSignal) => Promise<void>;
 }
@@ -114,19 +118,45 @@ export class Fleet {
 
   /** Creates a VM. Joins a running create of the same id, and repeats the answer of a completed one. */
   create(id: string, request: CreateVm): Promise<VmInfo> {
-    return this.vms.join(id, () => this.#create(id, request));
+    return this.vms.join(id, () =>
+      this.#withDisk(id, request.workspace, (disk) => this.#create(id, request, disk)),
+    );
   }
 
   /** Like {@link create}, for a VM that continues from a capture. */
-  goOn(id: string, blueprint: Blueprint, egress: VmEgress): Promise<VmInfo> {
+  goOn(
+    id: string,
+    blueprint: Blueprint,
+    { egress, workspace }: { egress: VmEgress; workspace?: VmWorkspace | undefined },
+  ): Promise<VmInfo> {
     const timer = new StepTimer();
-    return this.vms.join(id, async () => {
-      this.#options.network.assertEgress(egress);
-      return this.#startCold({ id, blueprint, egress, timer });
-    });
+    return this.vms.join(id, () =>
+      this.#withDisk(id, workspace, async (disk) => {
+        this.#options.network.assertEgress(egress);
+        return this.#startCold({ id, blueprint, egress, timer, disk });
+      }),
+    );
   }
 
-  async #create(id: string, request: CreateVm): Promise<VmInfo> {
+  /** Takes the disk while `work` prepares the VM, and gives it up if no VM gets it. */
+  async #withDisk(
+    id: string,
+    asked: VmWorkspace | undefined,
+    work: (disk: PendingDisk | undefined) => Promise<VmInfo>,
+  ): Promise<VmInfo> {
+    if (asked === undefined) return work(undefined);
+    const disk = new PendingDisk(this.#options.workspaces, asked, id);
+    try {
+      return await work(disk);
+    } catch (error) {
+      await disk.abandon().catch((cause: unknown) => {
+        this.#options.log.error({ err: cause, vm: id }, 'a disk that no VM got is not released');
+      });
+      throw error;
+    }
+  }
+
+  async #create(id: string, request: CreateVm, disk: PendingDisk | undefined): Promise<VmInfo> {
     const timer = new StepTimer();
     const { egress = NO_RULES, organization } = request;
     this.#options.network.assertEgress(egress);
@@ -139,7 +169,7 @@ export class Fleet {
       const ensure = () => plan.ensureTemplate(blueprint, { organization, signal });
       return plan.isReady(blueprint) ? ensure() : this.#pool.waitWith(ensure);
     };
-    const start = { id, blueprint, egress, timer, ensureTemplate };
+    const start = { id, blueprint, egress, timer, disk, ensureTemplate };
     return await this.#pool.serve(blueprint, (warm) =>
       warm === undefined ? this.#startCold(start) : this.#startWarm(start, warm),
     );
@@ -159,7 +189,7 @@ export class Fleet {
     const { driver } = warm;
     const { blueprint, timer } = start;
     const bringUp = async (): Promise<void> => {
-      await this.#assembler.wake({ ...warm, blueprint }, timer);
+      await this.#assembler.wake({ ...warm, blueprint }, { timer, disk: start.disk });
       this.#options.capacity.dropHold(start.id);
     };
     try {
@@ -211,7 +241,7 @@ export class Fleet {
     return info;
   }
 
-  async #bringUp(driver: VmDriver, { id, blueprint, timer, ensureTemplate }: Start): Promise<void> {
+  async #bringUp(driver: VmDriver, { id, blueprint, timer, disk, ensureTemplate }: Start): Promise<void> {
     const { capacity } = this.#options;
     const giveWay = (): Promise<boolean> => this.giveWay();
     await capacity.reserve(driver.unit, blueprint.shape, { heldAs: id, giveWay });
@@ -221,12 +251,12 @@ export class Fleet {
     timer.end('template');
     const assembled = await capacity.inTurn({ diskMiB: 0, signal: driver.endAsked }, async () => {
       timer.end('turn');
-      const ready = await this.#assembler.assemble(driver, blueprint, timer);
-      if (!isGrown(blueprint)) await this.#assembler.wake(ready, timer);
+      const ready = await this.#assembler.assemble(driver, blueprint, { timer, disk });
+      if (!isGrown(blueprint)) await this.#assembler.wake(ready, { timer, disk });
       return ready;
     });
     // Growing to a large disk takes many seconds of the guest's own CPU time, so it does not occupy a start slot.
-    if (isGrown(blueprint)) await this.#assembler.wake(assembled, timer);
+    if (isGrown(blueprint)) await this.#assembler.wake(assembled, { timer, disk });
   }
 
   /** Ends a VM that failed to start. Returns the error for its create. */
@@ -261,7 +291,7 @@ export class Fleet {
     try {
       await capacity.reserve(unit, blueprint.shape);
       const assembled = await capacity.inTurn({ diskMiB: 0 }, () =>
-        this.#assembler.assemble(driver, blueprint, new StepTimer()),
+        this.#assembler.assemble(driver, blueprint, { timer: new StepTimer() }),
       );
       await this.#assembler.rehearse(assembled);
       this.#options.log.info({ unit, template: blueprint.templateKey }, 'VM kept warm');

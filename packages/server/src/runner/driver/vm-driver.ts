@@ -31,6 +31,8 @@ import { tellTime } from '../agent-client/guest-clock.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
 import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import type { OverlayChain } from '../disk/overlay-chain.ts';
+import type { Attachment } from '../workspace/attachment.ts';
+import { syncWorkspace } from '../workspace/guest-workspace.ts';
 import { isAlive, type ProcessUsage } from '../host/host-process.ts';
 import type { VmHandle } from '../vm/vmm.ts';
 import { EndRetry } from './end-retry.ts';
@@ -107,6 +109,9 @@ export class VmDriver {
   #creation: Promise<unknown> = Promise.resolve();
   #counters: AgentCounters;
   #chain: OverlayChain | undefined;
+  #workspace: Attachment | undefined;
+  /** Why the guest must not run; undefined if it may. */
+  #heldFor: string | undefined;
   /** Settles when a guest that an earlier process was saving has been continued. */
   #continued: Promise<unknown> = Promise.resolve();
   #isRetired = false;
@@ -190,6 +195,11 @@ export class VmDriver {
       .catch((error: unknown) => this.#log.error({ err: error }, 'ending the VM failed'));
   }
 
+  /** The guest gets, or has, this persistent disk. Its data outlives the VM. */
+  attachWorkspace(workspace: Attachment): void {
+    this.#workspace = workspace;
+  }
+
   /** Marks the VM running: the guest has answered `resume` and can run commands. */
   markRunning(): void {
     this.assertCreating();
@@ -203,11 +213,11 @@ export class VmDriver {
     this.attach(vm, chain);
   }
 
-  /** The running VM with its disk. Throws `invalid_state` if it does not run. */
-  get running(): { vm: VmHandle; chain: OverlayChain } {
+  /** The running VM with its disks. Throws `invalid_state` if it does not run. */
+  get running(): { vm: VmHandle; chain: OverlayChain; workspace: Attachment | undefined } {
     if (!this.isUp || this.#vm === undefined || this.#chain === undefined)
       throw new AppError('invalid_state', `the sandbox is ${this.#phase}`);
-    return { vm: this.#vm, chain: this.#chain };
+    return { vm: this.#vm, chain: this.#chain, workspace: this.#workspace };
   }
 
   /** Tracks the running create: an end requested meanwhile waits until its current step has settled. */
@@ -294,6 +304,7 @@ export class VmDriver {
       // The VM may have ended meanwhile.
       if (this.isUp) {
         this.#enter('running');
+        if (this.#heldFor !== undefined) await this.#vm?.pause();
         // If this write fails, the next process continues a guest that already runs, which does nothing.
         this.#tryNote({ capturing: false });
       }
@@ -320,10 +331,25 @@ export class VmDriver {
   }
 
   async continue(): Promise<void> {
-    if (this.#phase === 'saving') return;
+    if (this.#phase === 'saving' || this.#heldFor !== undefined) return;
     await this.#vm?.continue();
     // Not awaited: the guest may not answer.
     void this.tellTime();
+  }
+
+  /** Keeps the guest from running, for a reason that its callers are told, until {@link letGo}. */
+  async hold(reason: string): Promise<void> {
+    this.#heldFor = reason;
+    await this.pause();
+  }
+
+  async letGo(): Promise<void> {
+    this.#heldFor = undefined;
+    await this.continue();
+  }
+
+  get heldFor(): string | undefined {
+    return this.#heldFor;
   }
 
   /** Sets the guest's clock after a pause, which also stopped the clock. Never rejects. */
@@ -396,6 +422,7 @@ export class VmDriver {
     this.#end ??= this.#describeEnd(reason);
     await enterStep('end.note');
     this.#hooks.note({ end: this.#end, ...(this.#isRetired ? { retired: true } : {}) });
+    if (reason === 'destroyed' && !this.#isRetired) await this.#writeOut();
     this.#session.close();
     this.#chain?.close();
     await enterStep('end.kill');
@@ -409,6 +436,19 @@ export class VmDriver {
     this.#endRetry.stop();
     this.#enter('ended');
     return this.#end;
+  }
+
+  /** Has the guest write to its persistent disk what is only in its memory, if it answers. */
+  async #writeOut(): Promise<void> {
+    const vm = this.#vm;
+    if (this.#workspace?.hasGuest !== true || vm === undefined || vm.isPaused || !isAlive(vm.identity))
+      return;
+    try {
+      const session = await this.#session.get(RECONNECT_TIMEOUT_MS);
+      if (!(await syncWorkspace(session))) this.#log.warn('a guest did not write out its disk in time');
+    } catch (error) {
+      this.#log.warn({ err: error }, 'a guest did not write out its disk');
+    }
   }
 
   #describeEnd(reason: EndReason): VmEnd {

@@ -74,8 +74,13 @@ export class VmRoster {
     const topOf = (): number => driver.running.chain.numbers.at(-1) ?? 0;
     return {
       unit: driver.unit,
-      isPaused: driver.isPaused,
-      diskBytes: () => findAllocatedBytes(directory.overlay(topOf())),
+      isPaused: driver.isPaused && driver.heldFor === undefined,
+      diskBytes: () => {
+        const scratchBytes = findAllocatedBytes(directory.overlay(topOf()));
+        return scratchBytes === undefined
+          ? undefined
+          : scratchBytes + (driver.running.workspace?.topBytes ?? 0);
+      },
       pause: () => driver.pause(),
       continue: () => driver.continue(),
     };

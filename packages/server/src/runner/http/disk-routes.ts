@@ -3,7 +3,14 @@ import type http2 from 'node:http2';
 import { pipeline } from 'node:stream/promises';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
-import { DiskFormat, DiskId, ForkDisk, GrowDisk, NewDisk, TakeSnapshot } from '../../lib/protocol/disk-protocol.ts';
+import {
+  DiskFormat,
+  DiskId,
+  ForkDisk,
+  GrowDisk,
+  NewDisk,
+  TakeSnapshot,
+} from '../../lib/protocol/disk-protocol.ts';
 import type { DiskKey, DiskOperations } from '../workspace/disk-operations.ts';
 import { readJson, respondJson } from './exchange.ts';
 

@@ -197,7 +197,7 @@ async function joinAgent(
     throw new AppError('not_found', `no agent route ${method} ${agentRoute}`);
   const driver = fleet.vms.get(id);
   if (!driver.isUp) throw new AppError('invalid_state', `the sandbox is ${driver.phase}`);
-  if (driver.isPaused) throw paused();
+  if (driver.isPaused) throw paused(driver.heldFor);
   const session = await openSession(driver);
   const passed: http2.OutgoingHttpHeaders = {};
   for (const name of ['range', 'content-length'] as const) {
@@ -206,11 +206,8 @@ async function joinAgent(
   return tunnelToAgent(stream, session, { method, path: `/${agentRoute}${url.search}`, headers: passed });
 }
 
-function paused(): AppError {
-  return new AppError(
-    'unavailable',
-    'the sandbox is paused because the disk of its host is full; it continues when there is room; try again later',
-  );
+function paused(reason = 'the disk of its host is full; it continues when there is room'): AppError {
+  return new AppError('unavailable', `the sandbox is paused because ${reason}; try again later`);
 }
 
 async function openSession(driver: VmDriver): Promise<AgentSession> {

@@ -149,17 +149,26 @@ export class Attachment {
     this.#guest = guest;
   }
 
+  /** Makes the first overlay, which is empty. */
+  async start(): Promise<void> {
+    const { uid, size_bytes: sizeBytes } = this.#record;
+    await this.#parts.directory.add(this.#top, { sizeBytes, uid });
+  }
+
   /** Joins a guest of an earlier runner process, and undoes what that process left unfinished. */
   async adopt(guest: AttachedGuest): Promise<void> {
     const { directory } = this.#parts;
     const { overlays: open, versions, top } = await guest.device.list();
     // The process was killed before the guest had the disk; its create is repeated from the start.
     if (top === undefined) throw new AppError('guest_unreachable', 'the VM has no disk');
-    for (const number of [...new Set([...directory.list(), ...open])].filter((each) => each > top).toReversed())
+    for (const number of [...new Set([...directory.list(), ...open])]
+      .filter((each) => each > top)
+      .toReversed())
       await this.#drop(guest.device, number);
     this.#overlays = directory.list();
     for (const number of this.#overlays.slice(0, -1)) directory.freeze(number);
-    for (const version of versions) if (version < this.#version.number) await guest.device.closeVersion(version);
+    for (const version of versions)
+      if (version < this.#version.number) await guest.device.closeVersion(version);
     this.#guest = guest;
   }
 
@@ -191,6 +200,7 @@ export class Attachment {
       throw error;
     }
     let isPushed = false;
+    // A second disposal does nothing.
     return {
       sealed: former,
       push: async () => {
@@ -280,9 +290,14 @@ export class Attachment {
     this.#parts.directory.remove();
   }
 
-  /** Takes over a disk that is rolled back: from another attachment of the same VM, which is discarded. */
-  replace(unit: string, revertTo: number): void {
-    this.#note({ replaces: unit, revert_to: revertTo });
+  /** Whether it may still turn out that the VM instance which this one is to replace keeps the disk. */
+  get isReplacement(): boolean {
+    return this.#record.replaces !== undefined;
+  }
+
+  /** The VM has the sandbox now: the disk is rolled back before anything is drained. */
+  confirm(): void {
+    this.#note({ replaces: undefined });
   }
 
   /** Rolls the disk back. Does nothing for a disk that is not to be rolled back. */
@@ -290,9 +305,7 @@ export class Attachment {
     const { revert_to: version } = this.#record;
     if (version === undefined) return;
     const reverted = await this.#ask({ op: 'revert', version }, DiskManifest);
-    const { revert_to: _, replaces: __, ...rest } = this.#record;
-    this.#record = { ...rest, drained_at: new Date(reverted.time_ms).toISOString() };
-    writeAttachmentRecord(this.#parts.directory.path, this.#record);
+    this.#note({ revert_to: undefined, drained_at: new Date(reverted.time_ms).toISOString() });
   }
 
   async #drainLowest(lowest: number): Promise<void> {

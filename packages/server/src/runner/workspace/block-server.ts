@@ -83,7 +83,11 @@ export class BlockServer implements Disposable {
    * Asks the block server. All operations may be repeated. Throws {@link BlockServerError}, or `unavailable` if it does not
    * answer.
    */
-  async ask<T>(request: BlockRequest, answer: z.ZodType<T>, { timeoutMs = ANSWER_TIMEOUT_MS } = {}): Promise<T> {
+  async ask<T>(
+    request: BlockRequest,
+    answer: z.ZodType<T>,
+    { timeoutMs = ANSWER_TIMEOUT_MS } = {},
+  ): Promise<T> {
     for (let attempt = 1; ; attempt += 1) {
       try {
         const how = { ...request, timeout_ms: timeoutMs };
@@ -104,7 +108,11 @@ export class BlockServer implements Disposable {
   ): { command: string; args: string[]; env: Record<string, string> } {
     const { program, environment } = this.#options;
     const chosen = { org: organization, disk, version, format, uid: this.#options.uid };
-    return { command: program, args: ['export', ...this.#storeArguments(), ...toArguments(chosen)], env: { ...environment } };
+    return {
+      command: program,
+      args: ['export', ...this.#storeArguments(), ...toArguments(chosen)],
+      env: { ...environment },
+    };
   }
 
   [Symbol.dispose](): void {
@@ -148,8 +156,14 @@ export class BlockServer implements Disposable {
 
   #connect(child: ChildProcessWithoutNullStreams): JsonLineClient {
     const { log } = this.#options;
-    const client = new JsonLineClient({ input: child.stdout, output: child.stdin, timeoutMs: ANSWER_TIMEOUT_MS });
-    child.stderr.on('data', (chunk: Buffer) => log.warn({ said: chunk.toString('utf8').trim() }, 'block server'));
+    const client = new JsonLineClient({
+      input: child.stdout,
+      output: child.stdin,
+      timeoutMs: ANSWER_TIMEOUT_MS,
+    });
+    child.stderr.on('data', (chunk: Buffer) =>
+      log.warn({ said: chunk.toString('utf8').trim() }, 'block server'),
+    );
     child.once('exit', (code, signal) => client.end(`the block server ended (${signal ?? code})`));
     void client.ended.then((reason) => {
       child.kill('SIGKILL');

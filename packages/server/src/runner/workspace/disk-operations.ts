@@ -90,7 +90,11 @@ export class DiskOperations {
   }
 
   /** Makes a disk from an image that `content` sends. Throws `invalid_request` if it is not of the format. */
-  async import(key: DiskKey, content: Readable, how: { format: DiskFormat; sizeBytes: number }): Promise<DiskState> {
+  async import(
+    key: DiskKey,
+    content: Readable,
+    how: { format: DiskFormat; sizeBytes: number },
+  ): Promise<DiskState> {
     const { directory, disk } = this.#parts;
     const name = `${key.disk}.image`;
     const path = join(directory, name);
@@ -117,7 +121,10 @@ export class DiskOperations {
     return this.state(key);
   }
 
-  async #importFile(key: DiskKey, image: { name: string; format: DiskFormat; sizeBytes: number }): Promise<void> {
+  async #importFile(
+    key: DiskKey,
+    image: { name: string; format: DiskFormat; sizeBytes: number },
+  ): Promise<void> {
     const { name, format, sizeBytes: size_bytes } = image;
     const overlay = join(this.#parts.name, name);
     const how = { timeoutMs: IMPORT_TIMEOUT_MS };
@@ -132,7 +139,8 @@ export class DiskOperations {
     child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString('utf8')).slice(-2000)));
     child.on('error', (error) => child.stdout.destroy(error));
     child.once('exit', (code) => {
-      if (code !== 0) child.stdout.destroy(new AppError('internal', `the disk was not exported: ${said.trim()}`));
+      if (code !== 0)
+        child.stdout.destroy(new AppError('internal', `the disk was not exported: ${said.trim()}`));
     });
     child.stdout.once('close', () => child.kill());
     return child.stdout;

@@ -101,7 +101,7 @@ export class DrainLoop {
 
   async #proceed(): Promise<void> {
     const { attachment, maxDirtyBytes } = this.#options;
-    if (!attachment.hasGuest) return;
+    if (!attachment.hasGuest || attachment.isReplacement) return;
     const dirtyBytes = attachment.dirtyBytes;
     if (dirtyBytes > maxDirtyBytes) await attachment.hold(FULL);
     else if (attachment.heldFor === FULL && dirtyBytes < maxDirtyBytes / 2) await attachment.goOn();
@@ -109,7 +109,8 @@ export class DrainLoop {
       await attachment.seal();
       this.#lastSealAt = performance.now();
     }
-    if (attachment.sealedCount > 0) await attachment.drainThrough(attachment.highestSealed, async () => undefined);
+    if (attachment.sealedCount > 0)
+      await attachment.drainThrough(attachment.highestSealed, async () => undefined);
   }
 
   #mustSeal(): boolean {

@@ -93,7 +93,9 @@ export class Workspaces implements Disposable {
   }
 
   find(organization: string, disk: string): Attachment | undefined {
-    return this.attachments.find(({ record }) => keyOf(record) === keyOf({ organization, disk }));
+    return this.attachments.find(
+      ({ record, isReplacement }) => !isReplacement && keyOf(record) === keyOf({ organization, disk }),
+    );
   }
 
   findOfUnit(unit: string): Attachment | undefined {
@@ -145,10 +147,8 @@ export class Workspaces implements Disposable {
   }
 
   /** Gives a taken disk to a VM instance, with an empty overlay. From here on {@link leave} releases it. */
-  async bind(taken: TakenWorkspace, { unit, uid }: { unit: string; uid: number }): Promise<Attachment> {
+  bind(taken: TakenWorkspace, { unit, uid }: { unit: string; uid: number }): Promise<Attachment> {
     const { asked, vmId, epoch, version, sizeBytes, exportName, drainedAt } = taken;
-    const place = this.#directoryOf(unit);
-    place.make();
     const record: AttachmentRecord = {
       format: 1,
       organization: asked.organization,
@@ -161,9 +161,38 @@ export class Workspaces implements Disposable {
       drained_at: drainedAt,
       durability: asked.durability,
     };
+    return this.#begin(unit, record, exportName);
+  }
+
+  /**
+   * Gives a VM instance the disk as it was in a kept version, to replace the instance that has the disk. Until
+   * {@link replaced} the other one keeps it.
+   */
+  async bindReplacement(
+    old: Attachment,
+    version: number,
+    { unit, uid }: { unit: string; uid: number },
+  ): Promise<Attachment> {
+    const { organization: org, disk } = old.record;
+    const loaded = await this.#options.server.ask({ op: 'load', org, disk, version }, LoadedVersion);
+    const size_bytes = loaded.size_bytes;
+    const record = { ...old.record, uid, size_bytes, version, revert_to: version, replaces: old.unit };
+    return this.#begin(unit, record, loaded.export);
+  }
+
+  /** The replacement has the sandbox. Nothing of the other VM instance is drained any more. */
+  replaced(replacement: Attachment): void {
+    const { replaces } = replacement.record;
+    replacement.confirm();
+    if (replaces !== undefined) this.#discard(replaces);
+  }
+
+  async #begin(unit: string, record: AttachmentRecord, exportName: string): Promise<Attachment> {
+    const place = this.#directoryOf(unit);
+    place.make();
     writeAttachmentRecord(place.path, record);
     const attachment = this.#enter(unit, record, { overlays: [0], exportName });
-    await place.add(0, { sizeBytes, uid });
+    await attachment.start();
     syncDirectory(this.#options.directory);
     return attachment;
   }
@@ -180,18 +209,20 @@ export class Workspaces implements Disposable {
     this.#lease.doubt();
     const attachment = this.#enter(unit, record, { overlays: [] });
     await attachment.adopt(guest);
+    // Its VM has the sandbox, or it would not be adopted.
+    if (attachment.isReplacement) attachment.confirm();
     return attachment;
   }
 
   /** The VM instance is gone, or never came to be. Its disk is drained and released in the background. */
   leave(unit: string): void {
     const held = this.#held.get(unit);
-    if (held !== undefined) held.loop.leave();
+    if (held?.attachment.isReplacement === true) this.#discard(unit);
+    else if (held !== undefined) held.loop.leave();
     else if (!this.#found.has(unit)) this.#directoryOf(unit).remove();
   }
 
-  /** The VM instance lost its disk to the one that replaces it. Nothing of it is drained any more. */
-  discard(unit: string): void {
+  #discard(unit: string): void {
     const held = this.#held.get(unit);
     held?.loop.close();
     held?.attachment.discard();
@@ -205,9 +236,11 @@ export class Workspaces implements Disposable {
   leaveUnadopted({ superseded, live }: { superseded: ReadonlySet<string>; live: ReadonlySet<string> }): void {
     for (const [unit, record] of this.#found) {
       this.#found.delete(unit);
-      if (superseded.has(unit) || record.revert_to !== undefined) this.#directoryOf(unit).remove();
+      const isUnconfirmed = record.replaces !== undefined && !superseded.has(record.replaces);
+      if (superseded.has(unit) || isUnconfirmed) this.#directoryOf(unit).remove();
       else {
-        this.#enter(unit, record, { overlays: [] });
+        const { replaces: _, ...confirmed } = record;
+        this.#enter(unit, confirmed, { overlays: [] });
         this.leave(unit);
       }
     }
@@ -237,7 +270,9 @@ export class Workspaces implements Disposable {
   /** Waits for a disk that a VM of this runner is leaving. */
   async #awaitReleased(asked: VmWorkspace): Promise<void> {
     for (;;) {
-      const held = [...this.#held.values()].find(({ attachment }) => keyOf(attachment.record) === keyOf(asked));
+      const held = [...this.#held.values()].find(
+        ({ attachment }) => keyOf(attachment.record) === keyOf(asked),
+      );
       if (held === undefined) return;
       const { vm_id, state, dirty_bytes, waits_for } = held.attachment.describe();
       if (state !== 'detaching') throw new AppError('disk_in_use', `the sandbox ${vm_id} has the disk`);
