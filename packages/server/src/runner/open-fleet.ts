@@ -99,7 +99,9 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     ...stores,
     vmsDirectory,
     warmPoolLimit: config.warmPoolLimit,
+    workspacesDirectory: join(dataDir, 'workspaces'),
     socketsDirectory: join(runDir, 'v'),
+    blocksDirectory: join(runDir, 'b'),
     hasCapture: (id) => captures.find(id) !== undefined,
   });
   await fleet.adoptAll();
@@ -221,6 +223,7 @@ function openTemplates(
     machine: machines.current.key,
     mke2fs: tools.mke2fs,
     uid: accounts.template,
+    blocksDirectory: join(runDir, 'b'),
     bindings,
     leases,
     onStored,

@@ -81,6 +81,7 @@ export async function withVm<T>(options: VmOptions, use: (vm: VmHandle) => Promi
       uid,
       socketDirectory: directory,
       disks: undefined,
+      workspace: undefined,
       tap: undefined,
       cgroups,
     };

@@ -8,6 +8,7 @@ import type { Logger } from 'pino';
 import type { Machine } from '../machine/machine-store.ts';
 import type { MachineShape } from '../vm/shape.ts';
 import { chooseConfinement, type ConfinementChoice } from './confinement-probe.ts';
+import { canRaiseLimits, fileSizeFor, LARGEST_FILE_BYTES } from './file-size-limit.ts';
 import { encodePlan, launcherCommand, type JailLimits, type JailPlan, type Mount } from './jail-plan.ts';
 import { commandInside, commandOutside } from './qemu-closure.ts';
 import {
@@ -23,8 +24,6 @@ const OPEN_FILES = 1024;
 /** QEMU's own threads, in addition to one per vCPU: 64 for disks, some for itself. */
 const THREADS = 128;
 const MIB = 1024 * 1024;
-/** qcow2 tables add a few parts in ten thousand to the data. */
-const DISK_FORMAT_SHARE = 1.01;
 
 export interface JailOptions {
   launcherPath: string;
@@ -73,9 +72,12 @@ export class Jail {
   readonly confinement: ConfinementChoice;
   readonly #options: JailOptions;
 
-  private constructor(options: JailOptions, confinement: ConfinementChoice) {
+  readonly #canRaiseLimits: boolean;
+
+  private constructor(options: JailOptions, confinement: ConfinementChoice, canRaise: boolean) {
     this.#options = options;
     this.confinement = confinement;
+    this.#canRaiseLimits = canRaise;
   }
 
   static async open(options: JailOptions): Promise<Jail> {
@@ -83,7 +85,7 @@ export class Jail {
     const choice = await chooseConfinement({ launcherPath, isRoot: isRoot(), uid });
     const level = choice.kind === 'reduced' ? 'warn' : 'info';
     log[level]({ confinement: choice.kind, reason: choice.reason }, 'confinement of QEMU');
-    return new Jail(options, choice);
+    return new Jail(options, choice, await canRaiseLimits());
   }
 
   /** Returns the paths under which QEMU sees the host paths in `files` and `mode`. */
@@ -151,7 +153,8 @@ export class Jail {
       mounts: this.isReduced ? [] : [...closure.mounts, ...layout.mounts],
       ...(isRoot() ? { uid: start.uid } : {}),
       ...(start.tap === undefined ? {} : { tap: start.tap }),
-      limits: limitsOf(start),
+      limits: limitsOf(start, this.#canRaiseLimits),
+      mayConnect: start.files.workspace !== undefined,
       descriptors: start.descriptors.flatMap((given, index) =>
         typeof given === 'number' && index >= 2 ? [index + 1] : [],
       ),
@@ -167,9 +170,12 @@ export class Jail {
 }
 
 /** The limits of a VM. A guest cannot make its QEMU write more than its disk, nor a template more than its memory. */
-function limitsOf({ shape, files }: JailedStart): JailLimits {
-  const diskBytes = files.disks === undefined ? 0 : statSync(files.disks.scratchBasePath).size;
-  const fileSizeBytes = Math.max(shape.memMiB * MIB, Math.ceil(diskBytes * DISK_FORMAT_SHARE)) + 64 * MIB;
+function limitsOf({ shape, files }: JailedStart, canRaise: boolean): JailLimits {
+  const { disks, workspace } = files;
+  const scratchBytes = disks === undefined ? 0 : statSync(disks.scratchBasePath).size;
+  const diskBytes = Math.max(scratchBytes, workspace?.source?.sizeBytes ?? 0);
+  const isFinal = canRaise || workspace === undefined;
+  const fileSizeBytes = isFinal ? fileSizeFor(diskBytes, shape.memMiB * MIB) : LARGEST_FILE_BYTES;
   const limits = { openFiles: OPEN_FILES, fileSizeBytes };
   return isRoot() ? { ...limits, tasks: THREADS + shape.vcpus } : limits;
 }

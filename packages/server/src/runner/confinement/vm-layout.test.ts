@@ -14,6 +14,11 @@ const FILES: MachineFiles = {
     overlayDirectory: '/host/overlays',
     overlays: [0, 3],
   },
+  workspace: {
+    overlayDirectory: '/host/workspace',
+    serverDirectory: '/host/blocks',
+    source: { version: { number: 7, exportName: 'secret' }, overlay: 2, sizeBytes: 4096 },
+  },
 };
 const RESTORE: StartMode = { kind: 'restore', statePath: '/host/state', isDeferred: false, ownsRam: false };
 
@@ -25,12 +30,18 @@ function writableSources(mode: StartMode): string[] {
 }
 
 test('a sandbox may write its disk and sockets; a template may also write its memory', () => {
-  assert.deepEqual(writableSources(RESTORE), ['/dev/null', '/host/overlays', '/host/sockets']);
+  assert.deepEqual(writableSources(RESTORE), [
+    '/dev/null',
+    '/host/overlays',
+    '/host/sockets',
+    '/host/workspace',
+  ]);
   assert.deepEqual(writableSources({ kind: 'boot' }), [
     '/dev/null',
     '/host/overlays',
     '/host/ram',
     '/host/sockets',
+    '/host/workspace',
   ]);
 });
 

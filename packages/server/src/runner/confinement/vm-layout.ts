@@ -3,6 +3,7 @@
  * QEMU's arguments nor a directory listing by an escaped guest says anything about the host or other VMs.
  */
 import type { DiskFiles } from '../vm/vm-files.ts';
+import type { WorkspaceFiles } from '../vm/workspace-device.ts';
 import { DEV_NULL, type Mount } from './jail-plan.ts';
 
 export interface MachineFiles {
@@ -13,6 +14,8 @@ export interface MachineFiles {
   socketDirectory: string;
   /** Absent for the accelerator probe, which boots no image. */
   disks: DiskFiles | undefined;
+  /** Absent as well. */
+  workspace: WorkspaceFiles | undefined;
 }
 
 export type StartMode =
@@ -34,7 +37,15 @@ export const INSIDE = {
   image: '/image',
   scratchBase: '/scratch-base',
   overlays: '/disk',
+  workspace: '/workspace',
+  blocks: '/blocks',
   sockets: '/run',
+} as const;
+
+/** The directories of the persistent disk in a jail. */
+export const WORKSPACE_INSIDE = {
+  overlayDirectory: INSIDE.workspace,
+  serverDirectory: INSIDE.blocks,
 } as const;
 
 export interface VmLayout {
@@ -46,7 +57,7 @@ export interface VmLayout {
 
 /** The layout in a jail. Only a template in the making writes its RAM; a sandbox maps it privately and read-only. */
 export function arrangeInside(files: MachineFiles, mode: StartMode): VmLayout {
-  const { disks } = files;
+  const { disks, workspace } = files;
   const mounts: Mount[] = [
     DEV_NULL,
     { source: files.kernelPath, target: INSIDE.kernel },
@@ -61,6 +72,13 @@ export function arrangeInside(files: MachineFiles, mode: StartMode): VmLayout {
       { source: disks.scratchBasePath, target: INSIDE.scratchBase },
       // QEMU does not own the directory: it can write to the files placed there, and create none.
       { source: disks.overlayDirectory, target: INSIDE.overlays, writable: true },
+    );
+  }
+  if (workspace !== undefined) {
+    mounts.push(
+      { source: workspace.overlayDirectory, target: INSIDE.workspace, writable: true },
+      // A directory, because the socket may be made anew. A socket can be connected to through a read-only mount.
+      { source: workspace.serverDirectory, target: INSIDE.blocks },
     );
   }
   return {
@@ -80,6 +98,7 @@ export function arrangeInside(files: MachineFiles, mode: StartMode): VmLayout {
               overlayDirectory: INSIDE.overlays,
               overlays: disks.overlays,
             },
+      workspace: workspace === undefined ? undefined : { ...workspace, ...WORKSPACE_INSIDE },
     },
   };
 }

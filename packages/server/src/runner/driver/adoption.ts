@@ -135,7 +135,12 @@ async function connect(
     await network.adopt(unit, record.slot, { vmId: record.info.id, egress: readEgressRecord(record.egress) });
     await enterStep('adopt.connect');
     const { overlays } = assembler.directoryOf(unit);
-    const handle = await vmm.adopt(record.process, { sockets: assembler.socketsOf(unit), overlays });
+    const directories = {
+      sockets: assembler.socketsOf(unit),
+      overlays,
+      workspace: assembler.workspaceOf(unit),
+    };
+    const handle = await vmm.adopt(record.process, directories);
     return handle === undefined
       ? undefined
       : { handle, chain: await assembler.adoptDisk(unit, record, handle) };

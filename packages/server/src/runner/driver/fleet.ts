@@ -97,7 +97,8 @@ export class Fleet {
       now: () => performance.now(),
       log: options.log,
     });
-    for (const parent of [options.vmsDirectory, options.socketsDirectory])
+    const { vmsDirectory, workspacesDirectory, socketsDirectory, blocksDirectory } = options;
+    for (const parent of [vmsDirectory, workspacesDirectory, socketsDirectory, blocksDirectory])
       mkdirSync(parent, { recursive: true, mode: 0o711 });
     this.vms = new VmRoster({
       ...options,

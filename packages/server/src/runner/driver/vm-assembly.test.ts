@@ -32,7 +32,7 @@ class Assembly implements Disposable {
   readonly #directory = mkdtempSync(join(tmpdir(), 'assembly-'));
 
   constructor() {
-    for (const name of ['vms', 'sockets']) mkdirSync(join(this.#directory, name));
+    for (const name of ['vms', 'workspaces', 'sockets']) mkdirSync(join(this.#directory, name));
     for (const name of ['ram', 'image', 'base', 'overlay']) writeFileSync(join(this.#directory, name), name);
     this.#assembler = new VmAssembler(this.#parts());
     const info = {
@@ -125,7 +125,9 @@ class Assembly implements Disposable {
       cgroups: { directoriesOf: () => [], create: async () => [], remove: async () => undefined },
       accounts: { ofSlot: () => UID },
       vmsDirectory: at('vms'),
+      workspacesDirectory: at('workspaces'),
       socketsDirectory: at('sockets'),
+      blocksDirectory: at('blocks'),
       log,
     };
     return parts as unknown as AssemblyParts;

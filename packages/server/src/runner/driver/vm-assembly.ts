@@ -29,6 +29,7 @@ import type { TemplateShape } from '../vm/shape.ts';
 import { giveTo } from '../host/file-owner.ts';
 import { type VmAccounts } from '../confinement/vm-accounts.ts';
 import type { SavedState, VmHandle, Vmm } from '../vm/vmm.ts';
+import type { WorkspaceDirectories } from '../vm/workspace-device.ts';
 import type { StepTimer } from '../vm/step-timer.ts';
 import { enterStep } from '../vm/steps.ts';
 import { OPENING_TIMEOUT_MS, type AgentCounters, type VmDriver } from './vm-driver.ts';
@@ -46,8 +47,12 @@ export interface AssemblyParts {
   accounts: VmAccounts;
   /** On disk. Holds records and scratch overlays. */
   vmsDirectory: string;
+  /** On disk. Holds the overlays of persistent disks, in a directory for each VM instance. */
+  workspacesDirectory: string;
   /** In memory, with a short path. Holds the VMM's sockets. */
   socketsDirectory: string;
+  /** In memory, with a short path. Holds the block server's socket. */
+  blocksDirectory: string;
   log: Logger;
 }
 
@@ -119,6 +124,8 @@ export class VmAssembler {
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
     giveTo(sockets, record.uid);
+    const workspace = this.workspaceOf(driver.unit);
+    mkdirSync(workspace.overlayDirectory, { mode: 0o711 });
     timer.end('disk');
     await enterStep('create.launch');
     const disks = {
@@ -141,6 +148,7 @@ export class VmAssembler {
       uid: record.uid,
       socketDirectory: sockets,
       disks,
+      workspace,
       tap: slot.tap,
       cgroups,
     };
@@ -237,6 +245,9 @@ export class VmAssembler {
     const { network, cgroups } = this.#parts;
     driver.onRelease(() => cgroups.remove(cgroupDirectories));
     driver.onRelease(() => rmSync(this.directoryOf(driver.unit).path, { recursive: true, force: true }));
+    driver.onRelease(() =>
+      rmSync(this.workspaceOf(driver.unit).overlayDirectory, { recursive: true, force: true }),
+    );
     driver.onRelease(() => network.release(driver.unit));
     driver.onRelease(() => rmSync(this.socketsOf(driver.unit), { recursive: true, force: true }));
   }
@@ -256,6 +267,11 @@ export class VmAssembler {
       sizeMiB,
       log,
     });
+  }
+
+  workspaceOf(unit: string): WorkspaceDirectories {
+    const { workspacesDirectory, blocksDirectory } = this.#parts;
+    return { overlayDirectory: join(workspacesDirectory, unit), serverDirectory: blocksDirectory };
   }
 
   socketsOf(unit: string): string {

@@ -15,6 +15,7 @@ import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import { encodeCtlFrame } from '../agent-client/ctl-port.ts';
 import type { Cpu } from '../vm/cpu.ts';
 import { findIdentity, type ProcessIdentity } from '../host/host-process.ts';
+import type { WorkspaceDevice } from '../vm/workspace-device.ts';
 import type { AgentPort, VmDisk, VmEnding, VmHandle } from '../vm/vmm.ts';
 import { OverlayChain } from '../disk/overlay-chain.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
@@ -39,6 +40,7 @@ class StandInVm implements VmHandle {
   /** Holds the agent's sockets. */
   socketDirectory = '/nowhere';
   readonly disk = {} as VmDisk;
+  readonly workspace = {} as WorkspaceDevice;
   readonly #ended = Promise.withResolvers<VmEnding>();
   readonly ended = this.#ended.promise;
   readonly calls: string[] = [];

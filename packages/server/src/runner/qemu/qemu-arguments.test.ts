@@ -13,6 +13,7 @@ function cpuOf(shape: Pick<MachineShape, 'accelerator' | 'cpu'>): string | undef
       ramPath: '/ram',
       socketDirectory: '/sockets',
       disks: undefined,
+      workspace: undefined,
     },
     network: false,
     tscKhz: 1,

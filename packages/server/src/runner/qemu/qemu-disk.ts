@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { overlayName } from '../vm/vm-files.ts';
 import type { VmDisk } from '../vm/vmm.ts';
+import { closeNode, findInserted, findNumber, listNodes, listNumbers } from './block-nodes.ts';
 import { BASE_NODE, overlayNode, overlayNodes, SCRATCH_DEVICE } from './qemu-arguments.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
 
@@ -98,41 +99,13 @@ async function streamInto(qmp: QmpClient, node: string): Promise<void> {
   }
 }
 
-/** An escaped guest can answer anything here, which harms only its own disk. */
 async function readChain(qmp: QmpClient): Promise<number[]> {
-  const nodes = await listNodes(qmp);
-  const open = [...new Set(nodes.flatMap((name) => findNumber(name) ?? []))].toSorted((a, b) => a - b);
-  const devices = asRecords(await qmp.execute('query-block'));
-  const scratch = devices.find(({ qdev }) => typeof qdev === 'string' && qdev.includes(SCRATCH_DEVICE));
-  const [inserted] = asRecords([scratch?.['inserted']]);
-  const top = findNumber(inserted?.['node-name']);
+  const open = listNumbers(NODE, await listNodes(qmp));
+  const inserted = await findInserted(qmp, SCRATCH_DEVICE);
+  const top = findNumber(NODE, inserted?.['node-name']);
   // The number of files below the top overlay. It equals the number of overlays, as the base is one of these files.
   const depth = inserted?.['backing_file_depth'];
   if (top === undefined || typeof depth !== 'number' || depth < 1)
     throw new QmpError('query-block', 'there is no scratch disk');
   return open.filter((number) => number <= top).slice(-depth);
-}
-
-/** Closes a node if it is open. Lists nodes only after a failure: QEMU then inspects all files, some 20 ms if many. */
-async function closeNode(qmp: QmpClient, name: string): Promise<void> {
-  try {
-    await qmp.execute('blockdev-del', { 'node-name': name });
-  } catch (error) {
-    if ((await listNodes(qmp)).includes(name)) throw error;
-  }
-}
-
-async function listNodes(qmp: QmpClient): Promise<unknown[]> {
-  const nodes = asRecords(await qmp.execute('query-named-block-nodes', { flat: true }));
-  return nodes.map((node) => node['node-name']);
-}
-
-function findNumber(name: unknown): number | undefined {
-  const digits = typeof name === 'string' ? NODE.exec(name)?.[1] : undefined;
-  return digits === undefined ? undefined : Number(digits);
-}
-
-function asRecords(value: unknown): Record<string, unknown>[] {
-  const list: unknown[] = Array.isArray(value) ? value : [];
-  return list.filter((each): each is Record<string, unknown> => typeof each === 'object' && each !== null);
 }

@@ -34,7 +34,7 @@ async function openVm(t: TestContext, identity: ProcessIdentity = findIdentity(p
     return {};
   };
   const qmp = Object.assign(new EventEmitter(), { execute, close: () => undefined });
-  const seen = { sockets: socketDirectory, overlays: undefined };
+  const seen = { sockets: socketDirectory, overlays: undefined, workspace: undefined };
   const log = pino({ level: 'silent' });
   const parts = { identity, socketDirectory, seen, top: undefined, qmp: qmp as unknown as QmpClient, log };
   const vm = new QemuVm(parts);

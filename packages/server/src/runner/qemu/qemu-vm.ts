@@ -15,8 +15,11 @@ import { CONSOLE_CHARDEV, SOCKETS, stateUri } from './qemu-arguments.ts';
 import { buildCpuModel, parseExpansion } from './qemu-cpu.ts';
 import { QemuDisk } from './qemu-disk.ts';
 import { StateSaver } from './qemu-state.ts';
+import { QemuWorkspace } from './qemu-workspace.ts';
 import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
+import { fileSizeFor, raiseFileSize } from '../confinement/file-size-limit.ts';
 import { connectWhenReady } from '../host/connect-when-ready.ts';
+import type { WorkspaceDirectories } from '../vm/workspace-device.ts';
 import { VmGoneError, type AgentPort, type VmEnding, type VmHandle } from '../vm/vmm.ts';
 
 const PORT_TIMEOUT_MS = 5000;
@@ -33,6 +36,7 @@ interface SeenDirectories {
   sockets: string;
   /** Undefined for a VM without disks. */
   overlays: string | undefined;
+  workspace: WorkspaceDirectories | undefined;
 }
 
 export interface QemuVmParts {
@@ -49,6 +53,7 @@ export interface QemuVmParts {
 export class QemuVm implements VmHandle {
   readonly identity: ProcessIdentity;
   readonly disk: QemuDisk;
+  readonly workspace: QemuWorkspace;
   readonly ended: Promise<VmEnding>;
   readonly #socketDirectory: string;
   readonly #state: StateSaver;
@@ -63,6 +68,11 @@ export class QemuVm implements VmHandle {
   constructor({ identity, socketDirectory, seen, top, qmp, log }: QemuVmParts) {
     this.identity = identity;
     this.disk = new QemuDisk(qmp, seen.overlays, top);
+    this.workspace = new QemuWorkspace({
+      qmp,
+      directories: seen.workspace,
+      allowFileSize: (sizeBytes) => raiseFileSize(identity.pid, fileSizeFor(sizeBytes)),
+    });
     this.#socketDirectory = socketDirectory;
     this.#state = new StateSaver({ qmp, socketDirectory, seenDirectory: seen.sockets });
     this.ended = this.#ended.promise;

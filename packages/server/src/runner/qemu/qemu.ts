@@ -8,7 +8,13 @@ import type { Jail } from '../confinement/jail.ts';
 import type { Machine, MachineStore } from '../machine/machine-store.ts';
 import { invariant } from '../../lib/invariant.ts';
 import { isJailed } from '../confinement/jailed-process.ts';
-import { INSIDE, type MachineFiles, type StartMode, type VmLayout } from '../confinement/vm-layout.ts';
+import {
+  INSIDE,
+  WORKSPACE_INSIDE,
+  type MachineFiles,
+  type StartMode,
+  type VmLayout,
+} from '../confinement/vm-layout.ts';
 import { findIdentity, isAlive, killAndWait, type ProcessIdentity } from '../host/host-process.ts';
 import { buildQemuArguments, KVM_CHILD_FD, SOCKETS, TAP_CHILD_FD } from './qemu-arguments.ts';
 import { QemuVm, type QemuVmParts } from './qemu-vm.ts';
@@ -64,13 +70,13 @@ export class Qemu implements Vmm {
 
   async adopt(identity: ProcessIdentity, directories: VmDirectories): Promise<QemuVm | undefined> {
     if (!isAlive(identity)) return undefined;
-    const { sockets: socketDirectory, overlays } = directories;
-    const inside = { sockets: INSIDE.sockets, overlays: INSIDE.overlays };
+    const { sockets: socketDirectory, overlays, workspace } = directories;
+    const inside = { sockets: INSIDE.sockets, overlays: INSIDE.overlays, workspace: WORKSPACE_INSIDE };
     const vm = await this.#connect(
       { identity, messagesPath: join(socketDirectory, 'messages') },
       {
         socketDirectory,
-        seen: isJailed(identity.pid) ? inside : { sockets: socketDirectory, overlays },
+        seen: isJailed(identity.pid) ? inside : { sockets: socketDirectory, overlays, workspace },
         top: undefined,
       },
     );
@@ -79,16 +85,17 @@ export class Qemu implements Vmm {
   }
 
   async #start(launch: VmLaunch, ramPath: string, mode: StartMode): Promise<QemuVm> {
-    const { socketDirectory, disks } = launch;
+    const { socketDirectory, disks, workspace } = launch;
     const machine = this.#tools.machines.find(launch.machine);
     invariant(machine, `the machine ${launch.machine} does not exist`);
     const { kernelPath, initramfsPath } = machine;
-    const files = { kernelPath, initramfsPath, ramPath, socketDirectory, disks };
+    const files = { kernelPath, initramfsPath, ramPath, socketDirectory, disks, workspace };
     const layout = this.#tools.jail.arrange(files, mode);
     const started = await this.#spawn(launch, machine, { files, layout });
     const seen = {
       sockets: layout.files.socketDirectory,
       overlays: layout.files.disks?.overlayDirectory,
+      workspace: layout.files.workspace,
     };
     try {
       const vm = await this.#connect(started, { socketDirectory, seen, top: disks?.overlays.at(-1) });

@@ -65,14 +65,21 @@ export class QmpClient extends EventEmitter<{ event: [QmpEvent]; close: [] }> {
     return this.#closed;
   }
 
-  /** Runs one command. Throws {@link QmpError} when QEMU refuses it or goes away, and DeadlineError after 10 s. */
-  async execute(command: string, parameters: Record<string, unknown> = {}): Promise<unknown> {
+  /**
+   * Runs one command. Throws {@link QmpError} when QEMU refuses it or goes away, and DeadlineError after the timeout.
+   * QEMU may still run the command after that.
+   */
+  async execute(
+    command: string,
+    parameters: Record<string, unknown> = {},
+    timeoutMs = COMMAND_TIMEOUT_MS,
+  ): Promise<unknown> {
     if (this.#closed) throw new QmpError(command, 'the monitor is closed');
     const id = this.#nextId++;
     const answer = Promise.withResolvers<unknown>();
     this.#pending.set(id, { command, resolve: answer.resolve, reject: answer.reject });
     this.#socket.write(`${JSON.stringify({ execute: command, arguments: parameters, id })}\n`);
-    return withDeadline(`QMP ${command}`, COMMAND_TIMEOUT_MS, answer.promise, () => this.#pending.delete(id));
+    return withDeadline(`QMP ${command}`, timeoutMs, answer.promise, () => this.#pending.delete(id));
   }
 
   close(): void {

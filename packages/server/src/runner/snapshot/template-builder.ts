@@ -43,6 +43,8 @@ export interface TemplateBuilderOptions {
   mke2fs: string;
   /** Uid of the VM that becomes a template. */
   uid: number;
+  /** Holds the block server's socket. */
+  blocksDirectory: string;
   /** Creates the control groups of the booting VM. */
   enclose: (id: string, shape: TemplateShape) => Promise<Enclosure>;
   network: VmNetwork;
@@ -130,7 +132,7 @@ export class TemplateBuilder {
     disk: Disk,
     work: (launch: VmLaunch, slot: VmSlot) => Promise<void>,
   ): Promise<void> {
-    const { network, enclose, socketDirectory, machine, uid } = this.#options;
+    const { network, enclose, socketDirectory, blocksDirectory, machine, uid } = this.#options;
     await using undo = new AsyncDisposableStack();
     const sockets = join(socketDirectory, key.slice(0, 12));
     undo.defer(() => rmSync(sockets, { recursive: true, force: true }));
@@ -143,9 +145,15 @@ export class TemplateBuilder {
     mkdirSync(overlayDirectory, { mode: 0o711 });
     makeOverlay(join(overlayDirectory, overlayName(0)), { sizeMiB, uid });
     const disks = { imagePath, scratchBasePath, overlayDirectory, overlays: [0] };
+    // Stays empty: a template has no persistent disk.
+    const workspaceDirectory = join(directory, 'workspace');
+    mkdirSync(workspaceDirectory, { mode: 0o711 });
+    undo.defer(() => rmSync(workspaceDirectory, { recursive: true, force: true }));
+    const workspace = { overlayDirectory: workspaceDirectory, serverDirectory: blocksDirectory };
     const { cgroups } = enclosure;
     const { tap } = slot;
-    await work({ id: 'template', machine, shape, uid, socketDirectory: sockets, disks, tap, cgroups }, slot);
+    const place = { socketDirectory: sockets, disks, workspace, tap, cgroups };
+    await work({ id: 'template', machine, shape, uid, ...place }, slot);
   }
 
   /** Runs `finish`, saves the device state, and ends the VM in any case. */

@@ -3,7 +3,7 @@ import type { Accelerator } from '../../lib/protocol/runner-protocol.ts';
 import type { Cpu } from './cpu.ts';
 
 /** Raise when the device model or its order changes. Templates of other versions are not used; captures are refused. */
-export const MACHINE_VERSION = 4;
+export const MACHINE_VERSION = 5;
 
 /** The same in every guest: saved state carries it, and no two guests share a link. */
 export const GUEST_MAC = '06:00:00:00:00:01';

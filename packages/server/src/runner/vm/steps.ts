@@ -32,8 +32,8 @@ export const STEPS = {
     nextProcess: 'removes directories without a record, ends VMs whose record is not "running"',
   },
   'create.disk': {
-    makes: 'scratch overlay and directory of sockets',
-    undoneBy: 'removal of both directories',
+    makes: 'scratch overlay, and directories of sockets and of the persistent disk',
+    undoneBy: 'removal of the directories',
     nextProcess: 'as for the record',
   },
   'create.launch': {

@@ -15,6 +15,7 @@ import type { ProcessIdentity, ProcessUsage } from '../host/host-process.ts';
 import type { Cpu } from './cpu.ts';
 import type { DiskFiles } from './vm-files.ts';
 import type { MachineShape } from './shape.ts';
+import type { WorkspaceDevice, WorkspaceDirectories, WorkspaceFiles } from './workspace-device.ts';
 
 /** The state that a VM continues from: memory and device state, saved at one moment. Neither file ever changes. */
 export interface SavedState {
@@ -34,6 +35,8 @@ export interface VmLaunch {
   /** Directory of the VMM's own files, such as sockets. The caller creates it, owned by `uid`. */
   socketDirectory: string;
   disks: DiskFiles | undefined;
+  /** Undefined for a VM without disks. */
+  workspace: WorkspaceFiles | undefined;
   /** Name of the VM's TAP, which nothing else holds. Undefined: no network device. */
   tap: string | undefined;
   /** Directories of the control groups that the process enters before all else; empty without control groups. */
@@ -44,6 +47,7 @@ export interface VmLaunch {
 export interface VmDirectories {
   sockets: string;
   overlays: string;
+  workspace: WorkspaceDirectories;
 }
 
 export type VmEnding = 'guest_shutdown' | 'guest_panic' | 'vmm_lost';
@@ -76,6 +80,8 @@ export interface VmDisk {
 export interface VmHandle {
   readonly identity: ProcessIdentity;
   readonly disk: VmDisk;
+  /** The device of the persistent disk. */
+  readonly workspace: WorkspaceDevice;
   /** Resolves when the VM ends by itself. */
   readonly ended: Promise<VmEnding>;
   usage(): ProcessUsage | undefined;

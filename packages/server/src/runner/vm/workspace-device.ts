@@ -24,12 +24,15 @@ export interface WorkspaceSource {
   sizeBytes: number;
 }
 
-/** Files that every VM has, with or without a disk. */
-export interface WorkspaceFiles {
+/** Directories on the host that every VM has, with or without a disk. */
+export interface WorkspaceDirectories {
   /** Holds the overlays. The VMM may open files there and create none. */
   overlayDirectory: string;
-  /** Holds the block server's socket (`BLOCK_SOCKET`); the socket may be made anew. */
+  /** Holds the block server's socket (`BLOCK_SOCKET`). The socket may be made anew, but not the directory. */
   serverDirectory: string;
+}
+
+export interface WorkspaceFiles extends WorkspaceDirectories {
   /** Absent: the VM starts without a disk, and may get one with {@link WorkspaceDevice.attach}. */
   source?: WorkspaceSource;
 }
@@ -47,7 +50,10 @@ export interface WorkspaceDevice {
   attach(source: WorkspaceSource): Promise<void>;
   /** Opens an overlay while the guest runs, so that {@link push} takes little time. */
   open(overlay: number): Promise<void>;
-  /** Puts an open overlay on top; the guest may run. The former top is complete and not written any more. */
+  /**
+   * Puts an open overlay on top; the guest may run. The former top is complete and not written any more. The caller
+   * syncs its file before: else the guest's disk waits while the VMM does it.
+   */
   push(overlay: number): Promise<void>;
   /** Puts an overlay, and all above it, onto a version which contains everything below the overlay. */
   rebase(overlay: number, version: WorkspaceVersion): Promise<void>;
