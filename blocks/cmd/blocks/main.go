@@ -1,7 +1,6 @@
 // Command blocks keeps persistent disks in the object store and serves their versions to virtual machines.
 //
 //	blocks serve   answers requests on standard input (package serve), and NBD on the socket of --socket
-//	blocks import  writes standard input as the next version of a disk, which it takes and releases
 //	blocks export  writes a version of a disk to standard output
 //
 // The store is that of COPPICE_OBJECT_STORE; its credentials are in the environment.
@@ -44,7 +43,7 @@ func main() {
 
 func run(ctx context.Context, arguments []string) error {
 	if len(arguments) == 0 {
-		return fmt.Errorf("usage: blocks serve | import | export [options]")
+		return fmt.Errorf("usage: blocks serve | export [options]")
 	}
 	chosen, err := parse(arguments[0], arguments[1:])
 	if err != nil {
@@ -56,17 +55,14 @@ func run(ctx context.Context, arguments []string) error {
 			return runSupervisor(ctx, chosen)
 		}
 		return runServer(ctx, chosen)
-	case "import", "export":
+	case "export":
 		disks, source, err := open(ctx, chosen)
 		if err != nil {
 			return err
 		}
-		if arguments[0] == "import" {
-			return importDisk(ctx, chosen, disks, source, os.Stdin)
-		}
 		return exportDisk(ctx, chosen, disks, source, os.Stdout)
 	default:
-		return fmt.Errorf("there is no subcommand %q: serve, import or export", arguments[0])
+		return fmt.Errorf("there is no subcommand %q: serve or export", arguments[0])
 	}
 }
 
@@ -97,8 +93,8 @@ func parse(name string, arguments []string) (chosen options, err error) {
 	flags.IntVar(&chosen.listen, "listen-fd", -1, "descriptor of the listening NBD socket: serve without a supervisor")
 	flags.IntVar(&chosen.overlays, "overlays-fd", -1, "descriptor of the directory of overlays")
 	flags.DurationVar(&chosen.readTime, "read-time", time.Hour, "how long a read waits for the object store")
-	flags.StringVar(&chosen.org, "org", "", "organization of the disk (import, export)")
-	flags.StringVar(&chosen.disk, "disk", "", "id of the disk (import, export)")
+	flags.StringVar(&chosen.org, "org", "", "organization of the disk (export)")
+	flags.StringVar(&chosen.disk, "disk", "", "id of the disk (export)")
 	flags.Int64Var(&chosen.version, "version", 0, "version to export; 0 for the newest")
 	chosen.flags = flags
 	err = flags.Parse(arguments)

@@ -26,13 +26,17 @@ type Holding struct {
 
 // Create makes an empty disk that no runner holds.
 func (d *Disks) Create(ctx context.Context, org, disk string, sizeBytes int64) (Version, error) {
+	return d.create(ctx, org, disk, sizeBytes, "")
+}
+
+func (d *Disks) create(ctx context.Context, org, disk string, sizeBytes int64, source string) (Version, error) {
 	if sizeBytes <= 0 || sizeBytes%pageBytes != 0 || sizeBytes > maxSizeBytes {
 		return Version{}, fmt.Errorf("a disk of %d bytes: must be a multiple of %d, at most %d", sizeBytes, pageBytes, int64(maxSizeBytes))
 	}
 	if err := d.Store.Put(ctx, familyKey(org, disk, disk), nil); err != nil {
 		return Version{}, err
 	}
-	m := Manifest{Kind: kindCreate, Root: segment.Hash{}.String(), SizeBytes: sizeBytes, Family: disk, KeepFrom: 1}
+	m := Manifest{Kind: kindCreate, Root: segment.Hash{}.String(), SizeBytes: sizeBytes, Family: disk, KeepFrom: 1, Source: source}
 	version, err := d.appendTo(ctx, org, disk, 0, m)
 	if errors.Is(err, ErrConflict) {
 		return Version{}, fmt.Errorf("%w: %s/%s", ErrExists, org, disk)

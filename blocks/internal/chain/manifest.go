@@ -42,6 +42,7 @@ const (
 	kindDrain    = "drain"
 	kindGrow     = "grow"
 	kindSnapshot = "snapshot"
+	kindImport   = "import"
 	kindFork     = "fork"
 	// kindFence is written by the collector: the upload that announced this number can no longer end.
 	kindFence = "fence"
@@ -78,7 +79,7 @@ type Manifest struct {
 	TimeMS  int64  `json:"time_ms"`
 	// KeepFrom is the oldest version that the holder still reads. It never decreases.
 	KeepFrom int64 `json:"keep_from"`
-	// Source names the overlay that was drained, so that draining it twice gives one version.
+	// Source names the overlay that was drained, or the import, so that doing it twice gives one version.
 	Source string `json:"source,omitempty"`
 	Name   string `json:"name,omitempty"`
 }

@@ -26,6 +26,7 @@ type Upload struct {
 	Base  Version
 	disks *Disks
 	at    Holding
+	kind  string
 }
 
 func uploadKey(org string, id segment.Hash) string { return "uploads/" + org + "/" + id.String() }
@@ -42,7 +43,7 @@ func (d *Disks) BeginUpload(ctx context.Context, at Holding) (*Upload, error) {
 		return nil, err
 	}
 	err = d.announce(ctx, at.Org, id, announcement{Disk: at.Disk, Number: head.Number + 1, Holds: []string{root.String()}})
-	return &Upload{ID: id, Base: head, disks: d, at: at}, err
+	return &Upload{ID: id, Base: head, disks: d, at: at, kind: kindDrain}, err
 }
 
 func (d *Disks) announce(ctx context.Context, org string, id segment.Hash, a announcement) error {
@@ -57,7 +58,7 @@ func (d *Disks) announce(ctx context.Context, org string, id segment.Hash, a ann
 // Commit writes the manifest with the new root. After ErrConflict all must be uploaded again: the collector may have
 // given up the upload.
 func (u *Upload) Commit(ctx context.Context, root segment.Hash, source string, keepFrom int64) (Version, error) {
-	m := u.Base.next(kindDrain)
+	m := u.Base.next(u.kind)
 	m.Root, m.Source = root.String(), source
 	m.KeepFrom = max(m.KeepFrom, min(keepFrom, u.Base.Number+1))
 	if keepFrom == 0 {

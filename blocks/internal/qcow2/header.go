@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// ErrRefused says that a file is not an overlay as this service makes them.
-var ErrRefused = errors.New("the overlay is refused")
+// ErrRefused says that a file is not an overlay as this service makes them, or not an image that it can import.
+var ErrRefused = errors.New("the qcow2 file is refused")
 
 const (
 	magic           = 0x514649fb
@@ -81,7 +81,7 @@ func checkFeatures(raw []byte) error {
 	case u32(0) != magic:
 		return refuse("it is not a qcow2 file")
 	case u32(4) != version:
-		return refuse("version %d", u32(4))
+		return refuse("it has version %d of the format, not 3", u32(4))
 	case u64(8) != 0 || u32(16) != 0:
 		return refuse("its header names a backing file")
 	case u32(32) != 0:
@@ -89,11 +89,23 @@ func checkFeatures(raw []byte) error {
 	case u32(60) != 0:
 		return refuse("it has internal snapshots")
 	case u64(incompatibleAt)&^extendedL2 != 0:
-		return refuse("incompatible features %#x", u64(incompatibleAt))
+		return refuse("%s", nameFeatures(u64(incompatibleAt)&^extendedL2))
 	case length < headerBytes || length > maxHeaderLength || length%8 != 0:
 		return refuse("a header of %d bytes", length)
 	}
 	return nil
+}
+
+// nameFeatures describes incompatible features, of which there is at least one.
+func nameFeatures(features uint64) string {
+	known := []string{"it was not closed after its last use", "it is marked as corrupt", "its data is in another file",
+		"its clusters are compressed by zstd"}
+	for bit, name := range known {
+		if features>>bit&1 != 0 {
+			return name
+		}
+	}
+	return fmt.Sprintf("it has the incompatible features %#x", features)
 }
 
 func (h *header) setL1(raw []byte, fileSize int64) error {

@@ -142,8 +142,11 @@ func (s *scan) visitL2(entry, bitmap uint64, offset int64) error {
 		return nil
 	}
 	isExtended := s.entryBytes == extendedEntry
-	if entry&(reservedInL2|compressedFlag) != 0 || isExtended && entry&readsAsZeroFlag != 0 {
-		return refuse("a compressed cluster, or reserved bits in an L2 entry: %#x", entry)
+	if entry&compressedFlag != 0 {
+		return refuse("it has compressed clusters")
+	}
+	if entry&reservedInL2 != 0 || isExtended && entry&readsAsZeroFlag != 0 {
+		return refuse("reserved bits in an L2 entry: %#x", entry)
 	}
 	host, err := s.checkHost(entry & offsetMask)
 	if err != nil {

@@ -49,6 +49,8 @@ func (s *Server) actOnData(ctx context.Context, r Request, holding chain.Holding
 	switch r.Op {
 	case "drain":
 		return s.drain(ctx, r, holding)
+	case "import":
+		return s.importImage(ctx, r)
 	case "dirty":
 		return s.dirty(r)
 	case "stat":
@@ -91,6 +93,25 @@ func (s *Server) drain(ctx context.Context, r Request, holding chain.Holding) (a
 	if err != nil {
 		return nil, err
 	}
+	return describe(result, start), nil
+}
+
+func (s *Server) importImage(ctx context.Context, r Request) (any, error) {
+	start := time.Now()
+	image, err := s.Overlays.Open(r.Overlay)
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
+	job := chain.Import{Org: r.Org, Disk: r.Disk, SizeBytes: r.SizeBytes, Name: r.Source}
+	result, err := drain.Import(ctx, s.Disks, s.Source, job, r.Format, image)
+	if err != nil {
+		return nil, err
+	}
+	return describe(result, start), nil
+}
+
+func describe(result drain.Result, start time.Time) drained {
 	stats := result.Stats
 	answer := drained{Version: result.Version, IsRepeated: result.IsRepeated, ChangedBytes: stats.ChangedBytes,
 		ZeroBytes: stats.ZeroBytes, FrameBytes: stats.FrameBytes, MapBytes: stats.MapBytes, Segments: stats.Segments,
@@ -98,7 +119,7 @@ func (s *Server) drain(ctx context.Context, r Request, holding chain.Holding) (a
 	if stats.ChangedBytes > 0 {
 		answer.Amplification = float64(stats.FrameBytes+stats.MapBytes) / float64(stats.ChangedBytes)
 	}
-	return answer, nil
+	return answer
 }
 
 func (s *Server) dirty(r Request) (any, error) {

@@ -21,6 +21,7 @@ import (
 
 	"coppice/blocks/internal/blockmap"
 	"coppice/blocks/internal/chain"
+	"coppice/blocks/internal/drain"
 	"coppice/blocks/internal/objects"
 	"coppice/blocks/internal/qcow2"
 	"coppice/blocks/internal/segment"
@@ -45,6 +46,7 @@ type Request struct {
 	Version   int64  `json:"version"`
 	Name      string `json:"name"`
 	SizeBytes int64  `json:"size_bytes"`
+	Format    string `json:"format"`
 	LeaseMS   int64  `json:"lease_ms"`
 	Overlay   string `json:"overlay"`
 	Source    string `json:"source"`
@@ -143,7 +145,7 @@ var (
 	// operations has the names that each operation needs.
 	operations = map[string]map[string]bool{
 		"status": {}, "renew": {"runner": true}, "collect": {"org": true}, "dirty": {}, "unload": ofDisk,
-		"create": ofDisk, "load": ofDisk, "snapshot": ofDisk, "remove_snapshot": ofDisk, "delete": ofDisk, "stat": ofDisk,
+		"create": ofDisk, "import": ofDisk, "load": ofDisk, "snapshot": ofDisk, "remove_snapshot": ofDisk, "delete": ofDisk, "stat": ofDisk,
 		"take": ofRunner, "release": ofRunner, "drain": ofRunner, "grow": ofRunner,
 		"fork": {"org": true, "disk": true, "to": true},
 	}
@@ -165,6 +167,7 @@ var codes = []struct {
 	{chain.ErrNoData, "no_data"},
 	{chain.ErrConflict, "conflict"},
 	{qcow2.ErrRefused, "refused"},
+	{drain.ErrImage, "refused"},
 	{segment.ErrCorrupt, "corrupt"},
 	{objects.ErrUnavailable, "unavailable"},
 	{context.DeadlineExceeded, "timeout"},

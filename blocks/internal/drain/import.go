@@ -1,0 +1,134 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"coppice/blocks/internal/blockmap"
+	"coppice/blocks/internal/chain"
+	"coppice/blocks/internal/qcow2"
+	"coppice/blocks/internal/segment"
+)
+
+// Formats of images.
+const (
+	FormatRaw   = "raw"
+	FormatQcow2 = "qcow2"
+)
+
+const remedy = "convert it with: qemu-img convert -O qcow2 <image> <new image>"
+
+// ErrImage says that an image cannot be imported.
+var ErrImage = errors.New("the image cannot be imported")
+
+// Import makes a disk with the content of an image. Its size is that of the image, if the job has none, and a multiple of
+// a page; what the image lacks reads as zeroes. A repeated call completes an interrupted one, or returns its version.
+func Import(ctx context.Context, disks *chain.Disks, source *blockmap.Source, job chain.Import, format string, file *os.File) (Result, error) {
+	image, err := openContent(format, file)
+	if err != nil {
+		return Result{}, err
+	}
+	size := image.size
+	if job.SizeBytes > 0 {
+		size = job.SizeBytes
+	}
+	job.SizeBytes = roundUp(size)
+	if image.size > job.SizeBytes {
+		return Result{}, fmt.Errorf("%w: it has %d bytes, the disk %d", ErrImage, image.size, size)
+	}
+	for try := 1; ; try++ {
+		result, err := importOnce(ctx, disks, source, job, image)
+		if !errors.Is(err, chain.ErrConflict) || try == conflictTries {
+			return result, err
+		}
+	}
+}
+
+func importOnce(ctx context.Context, disks *chain.Disks, source *blockmap.Source, job chain.Import, image content) (Result, error) {
+	upload, done, err := disks.BeginImport(ctx, job)
+	if err != nil || upload == nil {
+		return Result{Version: done, IsRepeated: err == nil}, err
+	}
+	root, stats, err := build(ctx, source, job.Org, upload, image.fill)
+	if err != nil {
+		return Result{}, errors.Join(err, upload.Abort(context.WithoutCancel(ctx)))
+	}
+	version, err := job.Commit(ctx, upload, root)
+	return Result{Version: version, Stats: stats}, err
+}
+
+// content is an image, of which fill adds what is not zero.
+type content struct {
+	size int64
+	fill func(context.Context, *blockmap.Builder) error
+}
+
+func openContent(format string, file *os.File) (content, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return content{}, fmt.Errorf("reading the image: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Size() == 0 {
+		return content{}, fmt.Errorf("%w: it is no file, or empty", ErrImage)
+	}
+	switch format {
+	case FormatRaw:
+		return content{info.Size(), func(ctx context.Context, builder *blockmap.Builder) error {
+			return fillRaw(ctx, builder, file, info.Size())
+		}}, nil
+	case FormatQcow2:
+		image, err := qcow2.Open(file, info.Size())
+		if err == nil {
+			err = checkImage(image)
+		}
+		if err != nil {
+			return content{}, fmt.Errorf("%w; %s", err, remedy)
+		}
+		return content{image.Size(), func(ctx context.Context, builder *blockmap.Builder) error {
+			return fillQcow2(ctx, builder, image)
+		}}, nil
+	default:
+		return content{}, fmt.Errorf("%w: its format is %.20q; must be %s or %s", ErrImage, format, FormatRaw, FormatQcow2)
+	}
+}
+
+// checkImage reads all tables, so that an image that is refused makes no disk.
+func checkImage(image *qcow2.Image) error {
+	if image.Granularity() < segment.PageBytes {
+		return fmt.Errorf("%w: clusters of %d bytes", qcow2.ErrRefused, image.Granularity())
+	}
+	for _, err := range image.Extents() {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fillQcow2(ctx context.Context, builder *blockmap.Builder, image *qcow2.Image) error {
+	for extent, err := range image.Extents() {
+		if err != nil {
+			return err
+		}
+		if extent.IsZero {
+			continue
+		}
+		read := func(content []byte, at int64) error {
+			stored := min(int64(len(content)), extent.Length-at)
+			clear(content[stored:])
+			return image.ReadAt(content[:stored], extent, at)
+		}
+		// Only the last extent may end within a page.
+		change := blockmap.Change{Offset: extent.Offset, Length: roundUp(extent.Length), Read: read}
+		if err := builder.Apply(ctx, change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func roundUp(bytes int64) int64 {
+	return (bytes + segment.PageBytes - 1) / segment.PageBytes * segment.PageBytes
+}
