@@ -30,6 +30,8 @@ import type { VmNetwork } from './network/vm-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import { CaptureStore } from './snapshot/capture-store.ts';
 import { TemplateStore, type Bindings } from './snapshot/template-store.ts';
+import { openDisks, type OpenedDisks } from './open-disks.ts';
+import { DiskOperations } from './workspace/disk-operations.ts';
 import { overheadMiB } from './vm/shape.ts';
 import type { Vmm } from './vm/vmm.ts';
 import type { VmAccounts } from './confinement/vm-accounts.ts';
@@ -37,6 +39,8 @@ import type { VmAccounts } from './confinement/vm-accounts.ts';
 /** Number of TAPs made in advance, so that no create waits for one. */
 const TAP_POOL_SIZE = 8;
 const MIB = 1024 * 1024;
+/** Directory in that of the overlays, because the block server opens files only there. */
+const IMAGES_IN_THE_MAKING = 'new';
 /** More vCPUs than cores are allowed: sandboxes are idle most of the time. */
 const MIN_MAX_VCPUS = 8;
 /** A start also waits for the disk and for timers: one more start than cores keeps the cores busy. */
@@ -53,6 +57,7 @@ export interface OpenedFleet {
   images: ImageStore;
   plan: TemplatePlan;
   builds: ImageBuilds;
+  disks: DiskOperations;
   capacity: Capacity;
   cgroups: CgroupTree;
   network: VmNetwork;
@@ -91,23 +96,44 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     log,
   });
   const network = await openFleetNetwork(config, parts, { spool, log });
-  const templates = openTemplates(config, parts, { capacity, network, leases, onStored, log });
+  const persistent = openDisks(config, accounts, log);
+  const { workspaces, serverDirectory: blocksDirectory } = persistent;
+  const templates = openTemplates(config, parts, {
+    capacity,
+    network,
+    leases,
+    blocksDirectory,
+    onStored,
+    log,
+  });
   const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
   const plan = new TemplatePlan({ accelerators, images, templates });
-  const stores = { plan, disk, ballast, cgroups, capacity, leases, network, vmm, accounts, spool, log };
+  const stores = {
+    plan,
+    disk,
+    ballast,
+    cgroups,
+    capacity,
+    leases,
+    network,
+    vmm,
+    accounts,
+    spool,
+    workspaces,
+    log,
+  };
   const fleet = new Fleet({
     ...stores,
     vmsDirectory,
     warmPoolLimit: config.warmPoolLimit,
-    workspacesDirectory: join(dataDir, 'workspaces'),
     socketsDirectory: join(runDir, 'v'),
-    blocksDirectory: join(runDir, 'b'),
     hasCapture: (id) => captures.find(id) !== undefined,
   });
   await fleet.adoptAll();
   const hasNetwork = network.absence === undefined;
   const bindings = { machines, accelerators, hasNetwork, tscKhz: parts.tscKhz };
-  const copies = new VmCopies({ fleet, captures, bindings, disk, program: tools.capture, log });
+  const disks = buildDiskOperations(persistent, { mke2fs: tools.mke2fs, disk, fleet });
+  const copies = new VmCopies({ fleet, captures, bindings, disk, disks, program: tools.capture, log });
   const rollbacks = new VmRollbacks({ fleet, captures, bindings });
   // The evictor starts only after adoption: adopted VMs first lease the images and templates they were made from.
   const cache = new CacheEvictor({
@@ -123,13 +149,29 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const close = async (): Promise<void> => {
     await cache.close();
     await fleet.close();
+    workspaces[Symbol.dispose]();
     await network.close();
     cgroups.close();
     ballast[Symbol.dispose]();
   };
   const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
-  const opened = { fleet, copies, rollbacks, captures, spool, images, plan, builds };
+  const opened = { fleet, copies, rollbacks, captures, spool, images, plan, builds, disks };
   return { ...opened, capacity, cgroups, network, close };
+}
+
+function buildDiskOperations(
+  { server, workspaces, directory }: OpenedDisks,
+  { mke2fs, disk, fleet }: { mke2fs: string; disk: DiskGuard; fleet: Fleet },
+): DiskOperations {
+  return new DiskOperations({
+    server,
+    workspaces,
+    directory: join(directory, IMAGES_IN_THE_MAKING),
+    name: IMAGES_IN_THE_MAKING,
+    mke2fs,
+    disk,
+    sessionOf: (vmId) => fleet.vms.getRunning(vmId).session(),
+  });
 }
 
 /** Builds the capacity of this machine from its hardware and the settings. */
@@ -207,11 +249,12 @@ function openTemplates(
     capacity: Capacity;
     network: VmNetwork;
     leases: CacheLeases;
+    blocksDirectory: string;
     onStored: () => void;
     log: Logger;
   },
 ): TemplateStore {
-  const { capacity, network, leases, onStored, log } = around;
+  const { capacity, network, leases, blocksDirectory, onStored, log } = around;
   // An earlier version left this directory; VMs and templates that need a disk from it have their own hard link.
   rmSync(join(dataDir, 'scratch'), { recursive: true, force: true });
   const socketDirectory = join(runDir, 't');
@@ -223,7 +266,7 @@ function openTemplates(
     machine: machines.current.key,
     mke2fs: tools.mke2fs,
     uid: accounts.template,
-    blocksDirectory: join(runDir, 'b'),
+    blocksDirectory,
     bindings,
     leases,
     onStored,

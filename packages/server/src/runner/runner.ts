@@ -73,9 +73,9 @@ export async function startRunner(
   setup.defer(() => opened.close());
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
   machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
-  const { fleet, copies, rollbacks, spool, images, builds, plan } = opened;
+  const { fleet, copies, rollbacks, spool, images, builds, plan, disks } = opened;
   const status = (): RunnerStatus => buildStatus(opened, { accelerators, confinement: jail.confinement });
-  const served = { fleet, copies, rollbacks, spool, images, builds, plan, status, log };
+  const served = { fleet, copies, rollbacks, spool, images, builds, plan, disks, status, log };
   const server = await RunnerServer.listen(served, config.socketPath);
   setup.defer(() => server.close());
   setup.defer(() => lock.leave());

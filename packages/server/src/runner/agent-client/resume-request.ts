@@ -26,6 +26,8 @@ export interface ResumeInput {
   monotonicNs?: bigint | undefined;
   /** Size of a disk that has grown since the guest was saved. */
   diskMiB?: number | undefined;
+  /** Size of the persistent disk that is mounted at `/workspace`; absent without one, and if it is mounted already. */
+  workspaceBytes?: number | undefined;
 }
 
 /** Builds the body of the agent's `POST /resume`: everything in which a copy of a template differs from the others. */
@@ -43,6 +45,7 @@ export function buildResumeRequest(input: ResumeInput): Record<string, unknown> 
     workdir: input.image.workdir,
     dns_search: [],
     ...(input.diskMiB === undefined ? {} : { disk_bytes: input.diskMiB * MIB }),
+    ...(input.workspaceBytes === undefined ? {} : { workspace: { size_bytes: input.workspaceBytes } }),
   };
 }
 

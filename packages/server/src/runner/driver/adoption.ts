@@ -22,7 +22,7 @@ import { readEgressRecord } from './vm-egress.ts';
 
 export interface AdoptionParts extends Pick<
   AssemblyParts,
-  'vmm' | 'network' | 'accounts' | 'cgroups' | 'vmsDirectory' | 'socketsDirectory'
+  'vmm' | 'network' | 'accounts' | 'cgroups' | 'workspaces' | 'vmsDirectory' | 'socketsDirectory'
 > {
   assembler: VmAssembler;
   /** Opens the driver of a VM with a record. From then on the VM is found by its sandbox's id. */
@@ -51,6 +51,7 @@ export async function adoptVms(parts: AdoptionParts): Promise<void> {
     await killAndWait(stray);
   }
   // Only after the strays are killed: one of them may still write to the files that are removed here.
+  parts.workspaces.leaveUnadopted({ superseded, live: new Set(parts.listUnits()) });
   for (const { endLeftover } of adoptions) endLeftover?.();
   sweepSockets(parts);
   parts.network.sweepUnadopted();
@@ -85,6 +86,13 @@ async function adopt(parts: AdoptionParts, { unit, record, superseded }: Found):
     // Kill by process identity, as the uid may now belong to another VM. A process that no record names is a stray.
     if (record.process !== null && record.host_boot_id === hostBootId()) await killAndWait(record.process);
     return { endLeftover: () => endLeftover(driver, { ...record, retired: isElsewhere }, log) };
+  }
+  try {
+    await assembler.adoptWorkspace(driver, vm.handle);
+  } catch (error) {
+    log.warn({ vm: record.info.id, unit, err: error }, 'the disk of a VM cannot be adopted');
+    await vm.handle.kill();
+    return { endLeftover: () => endLeftover(driver, record, log) };
   }
   driver.adopt(vm.handle, vm.chain);
   parts.onAdopted(unit, record);

@@ -97,8 +97,7 @@ export class Fleet {
       now: () => performance.now(),
       log: options.log,
     });
-    const { vmsDirectory, workspacesDirectory, socketsDirectory, blocksDirectory } = options;
-    for (const parent of [vmsDirectory, workspacesDirectory, socketsDirectory, blocksDirectory])
+    for (const parent of [options.vmsDirectory, options.socketsDirectory])
       mkdirSync(parent, { recursive: true, mode: 0o711 });
     this.vms = new VmRoster({
       ...options,

@@ -75,11 +75,11 @@ class Assembly implements Disposable {
       },
       counters: TEMPLATE_COUNTERS,
     } as unknown as Blueprint;
-    return this.#assembler.assemble(this.driver, blueprint, new StepTimer());
+    return this.#assembler.assemble(this.driver, blueprint, { timer: new StepTimer() });
   }
 
   wake(assembled: AssembledVm): Promise<void> {
-    return this.#assembler.wake(assembled, new StepTimer());
+    return this.#assembler.wake(assembled, { timer: new StepTimer() });
   }
 
   get record() {
@@ -125,9 +125,11 @@ class Assembly implements Disposable {
       cgroups: { directoriesOf: () => [], create: async () => [], remove: async () => undefined },
       accounts: { ofSlot: () => UID },
       vmsDirectory: at('vms'),
-      workspacesDirectory: at('workspaces'),
+      workspaces: {
+        makePlace: () => ({ overlayDirectory: at('workspaces'), serverDirectory: at('workspaces') }),
+        leave: () => undefined,
+      },
       socketsDirectory: at('sockets'),
-      blocksDirectory: at('blocks'),
       log,
     };
     return parts as unknown as AssemblyParts;

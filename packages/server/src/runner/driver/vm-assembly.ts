@@ -30,6 +30,9 @@ import { giveTo } from '../host/file-owner.ts';
 import { type VmAccounts } from '../confinement/vm-accounts.ts';
 import type { SavedState, VmHandle, Vmm } from '../vm/vmm.ts';
 import type { WorkspaceDirectories } from '../vm/workspace-device.ts';
+import type { Attachment, AttachedGuest } from '../workspace/attachment.ts';
+import type { DiskForVm } from '../workspace/pending-disk.ts';
+import type { Workspaces } from '../workspace/workspaces.ts';
 import type { StepTimer } from '../vm/step-timer.ts';
 import { enterStep } from '../vm/steps.ts';
 import { OPENING_TIMEOUT_MS, type AgentCounters, type VmDriver } from './vm-driver.ts';
@@ -47,12 +50,10 @@ export interface AssemblyParts {
   accounts: VmAccounts;
   /** On disk. Holds records and scratch overlays. */
   vmsDirectory: string;
-  /** On disk. Holds the overlays of persistent disks, in a directory for each VM instance. */
-  workspacesDirectory: string;
+  /** The persistent disks of VMs, and the directories that every VM has for one. */
+  workspaces: Workspaces;
   /** In memory, with a short path. Holds the VMM's sockets. */
   socketsDirectory: string;
-  /** In memory, with a short path. Holds the block server's socket. */
-  blocksDirectory: string;
   log: Logger;
 }
 
@@ -96,6 +97,13 @@ export interface AssembledVm {
   clock: GuestClock;
 }
 
+/** How a VM is assembled and woken. */
+export interface Assembling {
+  timer: StepTimer;
+  /** The sandbox's persistent disk; absent without one. */
+  disk?: DiskForVm | undefined;
+}
+
 export class VmAssembler {
   readonly #parts: AssemblyParts;
 
@@ -103,7 +111,8 @@ export class VmAssembler {
     this.#parts = parts;
   }
 
-  async assemble(driver: VmDriver, blueprint: Blueprint, timer: StepTimer): Promise<AssembledVm> {
+  /** A disk is given to a VM that continues from a capture here, as its guest has it mounted; to another one in `wake`. */
+  async assemble(driver: VmDriver, blueprint: Blueprint, { timer, disk }: Assembling): Promise<AssembledVm> {
     const { network } = this.#parts;
     driver.assertCreating();
     this.registerRelease(driver, this.#parts.cgroups.directoriesOf(driver.unit));
@@ -124,8 +133,8 @@ export class VmAssembler {
     const sockets = this.socketsOf(driver.unit);
     mkdirSync(sockets, { mode: 0o700 });
     giveTo(sockets, record.uid);
-    const workspace = this.workspaceOf(driver.unit);
-    mkdirSync(workspace.overlayDirectory, { mode: 0o711 });
+    const workspace = this.#parts.workspaces.makePlace(driver.unit);
+    const mounted = disk?.isMounted === true ? await this.#bind(driver, record, disk) : undefined;
     timer.end('disk');
     await enterStep('create.launch');
     const disks = {
@@ -148,7 +157,7 @@ export class VmAssembler {
       uid: record.uid,
       socketDirectory: sockets,
       disks,
-      workspace,
+      workspace: mounted === undefined ? workspace : { ...workspace, source: mounted.source },
       tap: slot.tap,
       cgroups,
     };
@@ -156,6 +165,7 @@ export class VmAssembler {
     const { log } = this.#parts;
     const chain = new OverlayChain(overlays, { disk: vm.disk, directory, uid: record.uid, sizeMiB, log });
     driver.attach(vm, chain);
+    mounted?.join(guestOf(driver, vm));
     await enterStep('create.note');
     record.process = vm.identity;
     writeVmRecord(directory.path, record);
@@ -197,7 +207,7 @@ export class VmAssembler {
   }
 
   /** Gives an assembled VM to the sandbox of its driver. */
-  async wake(assembled: AssembledVm, timer: StepTimer): Promise<void> {
+  async wake(assembled: AssembledVm, { timer, disk }: Assembling): Promise<void> {
     const { driver, record } = assembled;
     const session = await driver.session(OPENING_TIMEOUT_MS);
     const { image } = assembled.blueprint;
@@ -210,9 +220,12 @@ export class VmAssembler {
     const services = driver.egress.grants.map(({ service }) => service);
     const placeholders = buildPlaceholders(vmId, services);
     const diskMiB = await growDisk(assembled, timer);
+    const workspaceBytes = disk?.isMounted === false ? await this.#attachDisk(assembled, disk) : undefined;
+    timer.end('workspace');
     await enterStep('create.resume');
     const monotonicNs = assembled.clock.monotonicNs();
-    const request = { vmId, generation, image: image.config, network, placeholders, monotonicNs, diskMiB };
+    const told = { vmId, generation, image: image.config, network, placeholders, monotonicNs };
+    const request = { ...told, diskMiB, workspaceBytes };
     const timeoutMs = session.answerTimeoutMs + growTimeoutMs(assembled.blueprint);
     const resumed = session.call('POST', '/resume', buildResumeRequest(request), { timeoutMs });
     // A destroy does not wait until the disk has grown: it kills the VM.
@@ -230,6 +243,22 @@ export class VmAssembler {
     writeVmRecord(this.directoryOf(driver.unit).path, written);
   }
 
+  async #attachDisk({ driver, record }: AssembledVm, disk: DiskForVm): Promise<number> {
+    const { vm } = driver.assembled;
+    const attachment = await this.#bind(driver, record, disk);
+    await enterStep('create.workspace');
+    await vm.workspace.attach(attachment.source);
+    attachment.join(guestOf(driver, vm));
+    return attachment.record.size_bytes;
+  }
+
+  async #bind(driver: VmDriver, { uid }: VmRecord, disk: DiskForVm): Promise<Attachment> {
+    const { attachment, mounted } = await disk.bind({ unit: driver.unit, uid });
+    driver.attachWorkspace(attachment);
+    driver.info.workspace = mounted;
+    return attachment;
+  }
+
   /** Runs a resume and a command in a warm VM, so that it is as quick as a VM that has served before. */
   async rehearse({ driver, blueprint, slot }: AssembledVm): Promise<void> {
     const session = await driver.session(OPENING_TIMEOUT_MS);
@@ -242,13 +271,12 @@ export class VmAssembler {
 
   /** Registers the release of everything that a VM holds besides its process, for new and adopted VMs. */
   registerRelease(driver: VmDriver, cgroupDirectories: readonly string[]): void {
-    const { network, cgroups } = this.#parts;
+    const { network, cgroups, workspaces } = this.#parts;
     driver.onRelease(() => cgroups.remove(cgroupDirectories));
     driver.onRelease(() => rmSync(this.directoryOf(driver.unit).path, { recursive: true, force: true }));
-    driver.onRelease(() =>
-      rmSync(this.workspaceOf(driver.unit).overlayDirectory, { recursive: true, force: true }),
-    );
     driver.onRelease(() => network.release(driver.unit));
+    // Before its user id is free for another VM. The data of a persistent disk outlives the VM.
+    driver.onRelease(() => workspaces.leave(driver.unit));
     driver.onRelease(() => rmSync(this.socketsOf(driver.unit), { recursive: true, force: true }));
   }
 
@@ -269,9 +297,14 @@ export class VmAssembler {
     });
   }
 
+  /** Adopts the persistent disk of a VM that an earlier process made, if it has one. */
+  async adoptWorkspace(driver: VmDriver, vm: VmHandle): Promise<void> {
+    const attachment = await this.#parts.workspaces.adopt(driver.unit, guestOf(driver, vm));
+    if (attachment !== undefined) driver.attachWorkspace(attachment);
+  }
+
   workspaceOf(unit: string): WorkspaceDirectories {
-    const { workspacesDirectory, blocksDirectory } = this.#parts;
-    return { overlayDirectory: join(workspacesDirectory, unit), serverDirectory: blocksDirectory };
+    return this.#parts.workspaces.makePlace(unit);
   }
 
   socketsOf(unit: string): string {
@@ -298,6 +331,16 @@ export class VmAssembler {
       retired: false,
     };
   }
+}
+
+function guestOf(driver: VmDriver, vm: VmHandle): AttachedGuest {
+  return {
+    device: vm.workspace,
+    hold: (reason) => driver.hold(reason),
+    goOn: () => driver.letGo(),
+    // The driver retries an end that fails.
+    end: () => void driver.end('vmm_lost').catch(() => undefined),
+  };
 }
 
 /** Whether the disk becomes larger than it was in the saved state. */

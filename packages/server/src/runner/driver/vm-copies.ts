@@ -10,15 +10,18 @@
 import { availableParallelism } from 'node:os';
 import { AppError, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { CapturedWorkspace, VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
 import {
   toBootMoment,
   type CaptureInfo,
   type ForkedVms,
+  type ForkVm,
   type VmInfo,
   type VmShape,
 } from '../../lib/protocol/runner-protocol.ts';
+import { DeadlineError, withDeadline } from '../../lib/waiting/deadline.ts';
 import { SingleFlight } from '../../lib/waiting/single-flight.ts';
 import { Slots } from '../../lib/waiting/slots.ts';
 import type { VmRecord } from '../vm/vm-record.ts';
@@ -29,6 +32,7 @@ import { filesOf, type CaptureFiles, type CaptureStore } from '../snapshot/captu
 import { takeCapture, type CaptureJob, type TakenCapture } from '../snapshot/take-capture.ts';
 import { MACHINE_VERSION } from '../vm/shape.ts';
 import { blueprintOfCapture, describeBindings, toSources, type CaptureBindings } from './capture-bindings.ts';
+import type { DiskOperations } from '../workspace/disk-operations.ts';
 import type { Fleet } from './fleet.ts';
 import { enterStep } from '../vm/steps.ts';
 import type { Blueprint } from './vm-assembly.ts';
@@ -36,6 +40,8 @@ import type { VmDriver } from './vm-driver.ts';
 import { NO_RULES } from './vm-egress.ts';
 
 const MIB = 1024 * 1024;
+/** How long a capture waits for the object store. A guest that is being hibernated stands still meanwhile. */
+const KEEP_TIMEOUT_MS = 60_000;
 /** A start also waits for the disk and for timers: one more start than cores keeps the cores busy. */
 const CHILDREN_AT_ONCE = availableParallelism() + 1;
 
@@ -46,6 +52,7 @@ export interface VmCopiesOptions {
   captures: CaptureStore;
   bindings: CaptureBindings;
   disk: DiskGuard;
+  disks: Pick<DiskOperations, 'forgetVersion'>;
   /** The program that writes memory to files. */
   program: string;
   log: Logger;
@@ -106,8 +113,11 @@ export class VmCopies {
     await takeCapture({ ...job, hold });
   }
 
-  /** Forks a VM. A child that cannot be started has an error in its place. */
-  fork(id: string, children: readonly string[]): Promise<ForkedVms> {
+  /**
+   * Forks a VM. A child that cannot be started has an error in its place. `disks` are the new persistent disks of the
+   * children, in their order; required if the VM has one.
+   */
+  fork(id: string, { children, disks }: ForkVm): Promise<ForkedVms> {
     return this.#forks.run(children[0] ?? '', async () => {
       const { captures, fleet, log } = this.#options;
       const made = children.flatMap((child) => fleet.vms.find(child) ?? []);
@@ -117,6 +127,7 @@ export class VmCopies {
       await Promise.all(made.map((driver) => driver.retire()));
       const driver = this.#options.fleet.vms.getRunning(id);
       const asked = askForCopyOf(fleet.vms.recordOf(driver));
+      assertDisks(driver, children, disks);
       using holds = new DisposableStack();
       const refusals = new Map(children.flatMap((child) => this.#admit(child, asked, holds)));
       if (refusals.size === children.length)
@@ -127,15 +138,18 @@ export class VmCopies {
         { vm: id, children: children.length, pause_ms: round(taken.pauseMs), timings_ms: taken.timingsMs },
         'VM captured for a fork',
       );
+      const workspaces = await forkDisks(driver, taken, disks);
       await enterStep('fork.children');
       const blueprint = this.#blueprintOfFork(driver, filesOf(partial.path));
       const slots = new Slots('children', { maxRunning: CHILDREN_AT_ONCE, maxWaiting: children.length });
-      const start = async (child: string): Promise<Child> => {
+      const start = async (child: string, index: number): Promise<Child> => {
         const refusal = refusals.get(child);
         if (refusal !== undefined) return toChild(refusal);
         const { signal } = new AbortController();
         return slots
-          .run(signal, () => fleet.goOn(child, blueprint, driver.egress))
+          .run(signal, () =>
+            fleet.goOn(child, blueprint, { egress: driver.egress, workspace: workspaces?.[index] }),
+          )
           .then((vm) => ({ vm }), toChild);
       };
       return { pause_ms: taken.pauseMs, children: await Promise.all(children.map(start)) };
@@ -143,14 +157,20 @@ export class VmCopies {
   }
 
   /** Restores a capture. A capture holds no egress rules: the caller supplies them. */
-  restore(id: string, captureId: string, egress: VmEgress = NO_RULES): Promise<VmInfo> {
+  restore(
+    id: string,
+    captureId: string,
+    { egress = NO_RULES, workspace }: { egress?: VmEgress | undefined; workspace?: VmWorkspace | undefined },
+  ): Promise<VmInfo> {
     return this.#restores.run(id, async () => {
       const { captures, fleet } = this.#options;
       const made = fleet.vms.find(id);
       if (made?.isUp === true) return made.info;
       return captures.use(captureId, async (files, manifest) => {
         await enterStep('restore.plan');
-        return fleet.goOn(id, blueprintOfCapture(this.#options.bindings, files, manifest), egress);
+        assertWorkspace(manifest.info, workspace);
+        const blueprint = blueprintOfCapture(this.#options.bindings, files, manifest);
+        return fleet.goOn(id, blueprint, { egress, workspace });
       });
     });
   }
@@ -159,8 +179,12 @@ export class VmCopies {
     return this.#options.captures.list();
   }
 
-  removeCapture(captureId: string): Promise<void> {
-    return this.#options.captures.remove(captureId);
+  /** The version of the persistent disk is no longer kept either. */
+  async removeCapture(captureId: string): Promise<void> {
+    const { captures, disks } = this.#options;
+    const workspace = captures.find(captureId)?.workspace;
+    if (workspace !== undefined) await disks.forgetVersion(workspace);
+    await captures.remove(captureId);
   }
 
   /**
@@ -184,6 +208,7 @@ export class VmCopies {
     const { captures, fleet, bindings, log } = this.#options;
     const { image, shape, machine, slot } = fleet.vms.recordOf(driver);
     const files = await captures.seal(job.target);
+    const workspace = await keepWorkspace(driver, taken, captureId);
     const overlayBytes = filesOf(job.target).overlays.map((path) => findAllocatedBytes(path) ?? 0);
     const now = hostMoment();
     const info: CaptureInfo = {
@@ -200,6 +225,7 @@ export class VmCopies {
       pause_ms: round(taken.pauseMs),
       bound_to: describeBindings({ machine, shape }, bindings),
       usage: driver.usage,
+      ...(workspace !== undefined && { workspace }),
     };
     const memory = { sizeBytes: shape.memMiB * MIB, digest: taken.memoryDigest };
     await enterStep('capture.publish');
@@ -236,6 +262,65 @@ export class VmCopies {
       return [[child, error]];
     }
   }
+}
+
+/** Keeps the persistent disk of the moment of a capture. The guest may stand still meanwhile. */
+async function keepWorkspace(
+  driver: VmDriver,
+  { sealedOverlay }: TakenCapture,
+  captureId: string,
+): Promise<CapturedWorkspace | undefined> {
+  const { workspace } = driver.running;
+  if (workspace === undefined || sealedOverlay === undefined) return undefined;
+  const kept = workspace.keep(sealedOverlay, captureId);
+  // The deadline ends only this wait.
+  kept.catch(() => undefined);
+  return withDeadline('writing the disk to the object store', KEEP_TIMEOUT_MS, kept).catch(
+    (error: unknown) => {
+      if (!(error instanceof DeadlineError)) throw error;
+      const message =
+        'the object store did not take what the sandbox wrote to its disk in time; try again later';
+      throw new AppError('unavailable', message, { cause: error });
+    },
+  );
+}
+
+/** Makes the children's disks from the disk of the moment of the fork. */
+async function forkDisks(
+  driver: VmDriver,
+  { sealedOverlay }: TakenCapture,
+  disks: readonly string[] | undefined,
+): Promise<VmWorkspace[] | undefined> {
+  const { workspace } = driver.running;
+  if (workspace === undefined || sealedOverlay === undefined || disks === undefined) return undefined;
+  const { organization, durability } = workspace.record;
+  const versions = await workspace.fork(sealedOverlay, disks);
+  return disks.map((disk, index) => ({ organization, disk, durability, version: versions[index] }));
+}
+
+function assertDisks(
+  driver: VmDriver,
+  children: readonly string[],
+  disks: readonly string[] | undefined,
+): void {
+  const expected = driver.running.workspace === undefined ? undefined : children.length;
+  if (disks?.length !== expected)
+    throw new AppError(
+      'invalid_request',
+      'disks: must name one disk for each child, if the parent has a disk',
+    );
+}
+
+/** A guest that has a disk mounted must continue with it. */
+function assertWorkspace({ workspace: captured }: CaptureInfo, asked: VmWorkspace | undefined): void {
+  const hasMounted = captured !== undefined;
+  if (hasMounted === (asked?.version !== undefined)) return;
+  throw new AppError(
+    'invalid_request',
+    hasMounted
+      ? 'workspace: the saved sandbox has a disk: its copy needs one of the same content'
+      : 'workspace: the saved sandbox has no disk',
+  );
 }
 
 /** Returns the shape of a copy, as a create would request it. */

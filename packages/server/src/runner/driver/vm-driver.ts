@@ -213,6 +213,12 @@ export class VmDriver {
     this.attach(vm, chain);
   }
 
+  /** The VM of a driver that is being created. */
+  get assembled(): { vm: VmHandle } {
+    invariant(this.#vm, 'the VM has been started');
+    return { vm: this.#vm };
+  }
+
   /** The running VM with its disks. Throws `invalid_state` if it does not run. */
   get running(): { vm: VmHandle; chain: OverlayChain; workspace: Attachment | undefined } {
     if (!this.isUp || this.#vm === undefined || this.#chain === undefined)

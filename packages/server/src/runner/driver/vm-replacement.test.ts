@@ -11,6 +11,7 @@ import type { AssembledVm, Blueprint, VmAssembler } from './vm-assembly.ts';
 import { TEMPLATE_COUNTERS, VmDriver, type RecordChange } from './vm-driver.ts';
 import { NO_RULES } from './vm-egress.ts';
 import { replaceVm, type Replacement } from './vm-replacement.ts';
+import type { Workspaces } from '../workspace/workspaces.ts';
 import type { VmRoster } from './vm-roster.ts';
 
 const log = pino({ level: 'silent' });
@@ -72,6 +73,7 @@ class World {
         inTurn: <T>(_how: object, start: () => Promise<T>): Promise<T> => start(),
       },
       vms: vms as unknown as VmRoster,
+      workspaces: {} as Workspaces,
       giveWay: async () => false,
     };
     const { old, driver } = this;

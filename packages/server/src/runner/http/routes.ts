@@ -27,9 +27,11 @@ import type { VmCopies } from '../driver/vm-copies.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
 import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
 import type { ImageStore } from '../image/store/image-store.ts';
+import type { DiskOperations } from '../workspace/disk-operations.ts';
 import { tunnelToAgent } from './agent-tunnel.ts';
 import { streamEvents } from './event-stream.ts';
 import { holdPlace, readJson, respondEmpty, respondJson } from './exchange.ts';
+import { DISK_ROUTES, diskKeyOf } from './disk-routes.ts';
 import { streamPreparation, toWire } from './prepare-stream.ts';
 
 const VM_ID = /^run[0-9a-f]{20}$/u;
@@ -42,6 +44,7 @@ export interface RouteParts {
   images: ImageStore;
   builds: ImageBuilds;
   plan: TemplatePlan;
+  disks: DiskOperations;
   status: () => RunnerStatus;
 }
 
@@ -54,12 +57,16 @@ export interface Exchange {
   id: string;
   /** The last part of a path below `agent`. */
   agentRoute: string;
+  /** All named parts of the path. */
+  parameters: Record<string, string>;
 }
 
 type Handler = (parts: RouteParts, exchange: Exchange) => Promise<void> | void;
 
-/** Method and path; `:vm`, `:capture` and `:route` stand for one part each. The first match counts. */
-const ROUTES: readonly (readonly [methods: readonly string[], path: string, handle: Handler])[] = [
+type Route = readonly [methods: readonly string[], path: string, handle: Handler];
+
+/** Method and path; names after a colon stand for one part each. The first match counts. */
+const ROUTES: readonly Route[] = [
   [['GET'], '/status', ({ status }, { stream }) => respondJson(stream, 200, status())],
   [['GET'], '/vms', ({ fleet }, { stream }) => respondJson(stream, 200, fleet.vms.list())],
   [['GET'], '/vms/:vm', ({ fleet }, { stream, id }) => respondJson(stream, 200, fleet.vms.get(id).info)],
@@ -97,20 +104,26 @@ const ROUTES: readonly (readonly [methods: readonly string[], path: string, hand
   [['POST'], '/events/ack', acknowledgeEvents],
   [['GET'], '/images', listImages],
   [['POST'], '/images/prepare', prepareImage],
+  ...DISK_ROUTES.map(([method, path, handle]): Route => [
+    [method],
+    path,
+    ({ disks }, { stream, url, parameters }) =>
+      handle(disks, { stream, url, key: diskKeyOf(parameters), version: parameters['version'] ?? '' }),
+  ]),
 ];
 
 /** Throws `not_found` for an unknown route, `invalid_request` for a malformed VM id. */
 export function findRoute(
   method: string,
   path: string,
-): { handle: Handler; parameters: Pick<Exchange, 'id' | 'agentRoute'> } {
+): { handle: Handler; parameters: Pick<Exchange, 'id' | 'agentRoute' | 'parameters'> } {
   const parts = path.split('/');
   for (const [methods, pattern, handle] of ROUTES) {
     const parameters = methods.includes(method) ? matchPath(pattern.split('/'), parts) : undefined;
     if (parameters === undefined) continue;
     const { vm, capture, route = '' } = parameters;
     if (vm !== undefined && !VM_ID.test(vm)) throw new AppError('invalid_request', 'the VM id is malformed');
-    return { handle, parameters: { id: vm ?? capture ?? '', agentRoute: route } };
+    return { handle, parameters: { id: vm ?? capture ?? '', agentRoute: route, parameters } };
   }
   throw new AppError('not_found', `no route ${method} ${path}`);
 }
@@ -130,7 +143,7 @@ async function startVm({ fleet, copies }: RouteParts, { stream, id }: Exchange):
   const request = z.union([RestoreVm, CreateVm]).parse(await readJson(stream));
   const info =
     'capture_id' in request
-      ? await copies.restore(id, request.capture_id, request.egress)
+      ? await copies.restore(id, request.capture_id, request)
       : await fleet.create(id, request);
   respondJson(stream, 201, info);
 }
@@ -161,7 +174,7 @@ async function rollBack({ rollbacks }: RouteParts, { stream, id }: Exchange): Pr
 }
 
 async function fork({ copies }: RouteParts, { stream, id }: Exchange): Promise<void> {
-  respondJson(stream, 200, await copies.fork(id, ForkVm.parse(await readJson(stream)).children));
+  respondJson(stream, 200, await copies.fork(id, ForkVm.parse(await readJson(stream))));
 }
 
 async function removeCapture({ copies }: RouteParts, { stream, id }: Exchange): Promise<void> {

@@ -1,11 +1,11 @@
 /**
  * Saves a running VM. Everything possible is done before the guest stops:
  *
- *   prepare     memory file from the VM's base, its dirty ranges allocated; the next overlay, opened
+ *   prepare     memory file from the VM's base, its dirty ranges allocated; the next overlays, opened
  *   ┌ freeze    the agent freezes the user's processes, so that a copy runs none before it has its own identity
  *   │ stop      the guest
  *   │ devices   their state, then the pages that the VM has changed; repeated until both are of one moment
- *   │ disk      the overlay on top
+ *   │ disk      the overlays on top: of the scratch disk, and of the persistent disk if there is one
  *   └ start, thaw
  *   finish      sync and digests, if the capture is durable
  *
@@ -52,6 +52,8 @@ export interface TakenCapture {
   /** Digest of the memory file; empty unless durable. */
   memoryDigest: string;
   memoryBytes: number;
+  /** Number of the overlay of the persistent disk that holds its last changes; undefined without a disk. */
+  sealedOverlay: number | undefined;
 }
 
 /** Takes a capture. Throws `guest_unreachable` if the VM has ended meanwhile, whichever step detects it. */
@@ -68,10 +70,11 @@ export async function takeCapture(job: CaptureJob): Promise<TakenCapture> {
 
 async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
   const { driver, directory } = job;
-  const { chain } = driver.running;
+  const { chain, workspace } = driver.running;
   await using undo = new AsyncDisposableStack();
   await enterStep('capture.prepare');
   const writer = undo.use(await startWriter(job));
+  const sealing = undo.use(await workspace?.beginSeal());
   const overlay = await chain.prepare();
   let isOnTop = false;
   undo.defer(async () => {
@@ -84,8 +87,10 @@ async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
     await enterStep('capture.disk');
     await chain.push(overlay);
     isOnTop = true;
+    await sealing?.push();
     timer.end('disk');
   });
+  await sealing?.[Symbol.asyncDispose]();
   // More accurate than the clock sent with the thaw, which must not wait for the measurement.
   const tellingTime = driver.tellTime();
   await enterStep('capture.finish');
@@ -94,19 +99,23 @@ async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
   freezeFile(join(job.target, 'ram'));
   chain.flattenIfLong();
   await tellingTime;
-  return { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes };
+  const sealedOverlay = sealing?.sealed;
+  return { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes, sealedOverlay };
 }
 
-/** Takes a hibernation. The disk needs no new overlay, as this one is not written any more. */
+/** Takes a hibernation. The scratch disk needs no new overlay, as this one is not written any more. */
 async function takeAndHold(
   job: CaptureJob,
   hold: (taken: TakenCapture) => Promise<void>,
 ): Promise<TakenCapture> {
   const { driver, directory } = job;
-  const { chain } = driver.running;
+  const { chain, workspace } = driver.running;
   await using undo = new AsyncDisposableStack();
   await enterStep('capture.prepare');
+  // Most of the disk while the guest runs, and to learn whether the object store answers.
+  await workspace?.flush();
   const writer = undo.use(await startWriter(job));
+  const sealing = undo.use(await workspace?.beginSeal());
   await chain.settle();
   const timer = new StepTimer();
   undo.defer(() => goOn(driver));
@@ -116,11 +125,14 @@ async function takeAndHold(
   await driver.running.vm.stop();
   timer.end('stop');
   await copyState(job, writer, timer);
+  await sealing?.push();
+  await sealing?.[Symbol.asyncDispose]();
   await enterStep('capture.finish');
   directory.linkInto(new VmDirectory(job.target), chain.numbers);
   const { allocatedBytes, digest } = await writer.finish({ sync: job.isDurable });
   freezeFile(join(job.target, 'ram'));
-  const taken = { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes };
+  const sealedOverlay = sealing?.sealed;
+  const taken = { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes, sealedOverlay };
   await hold(taken);
   undo.move();
   return taken;

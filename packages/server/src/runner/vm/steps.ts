@@ -52,6 +52,11 @@ export const STEPS = {
     nextProcess: 'as for the VMM',
   },
   'create.agent': { makes: 'session with the agent', undoneBy: 'its close', nextProcess: NOTHING },
+  'create.workspace': {
+    makes: 'persistent disk in the guest; it was taken before, and its record written',
+    undoneBy: 'the disk is drained and released with the VM',
+    nextProcess: 'drains and releases what the record names',
+  },
   'create.resume': {
     makes: 'identity in the guest',
     undoneBy: 'as for the VMM',

@@ -254,6 +254,17 @@ export class Attachment {
     });
   }
 
+  /** Makes new disks from the disk of the moment of a seal. Returns the versions that they begin with. */
+  fork(sealed: number, disks: readonly string[]): Promise<number[]> {
+    return this.drainThrough(sealed, async (version) => {
+      const forks = disks.map((to) => this.#ask({ op: 'fork', version, to }, DiskManifest));
+      const made = await Promise.all(forks).catch((error: unknown) => {
+        throw explainFork(error);
+      });
+      return made.map((fork) => fork.version);
+    });
+  }
+
   /** Grows the disk. The file system in the guest does not grow. */
   async grow(sizeBytes: number): Promise<void> {
     const sealed = await this.seal();
@@ -414,4 +425,10 @@ export class Attachment {
     invariant(top !== undefined, 'an attached disk has at least one overlay');
     return top;
   }
+}
+
+/** A disk that exists was made by an attempt that was interrupted, so it is of another moment than the memory. */
+function explainFork(error: unknown): unknown {
+  if (!(error instanceof BlockServerError) || error.reason !== 'exists') return error;
+  return new AppError('guest_unreachable', 'the fork was interrupted; try again', { cause: error });
 }

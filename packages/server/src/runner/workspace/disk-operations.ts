@@ -10,6 +10,7 @@ import { runCommand } from '../../lib/process/run-command.ts';
 import {
   CollectedDisks,
   StoredDisk,
+  type CapturedWorkspace,
   type DiskFormat,
   type DiskState,
   type DiskVersion,
@@ -179,6 +180,16 @@ export class DiskOperations {
 
   async removeSnapshot(key: DiskKey, version: number): Promise<void> {
     await this.#ask({ op: 'remove_snapshot', version }, key, Nothing);
+  }
+
+  /** The version of a capture need not be kept any more; the disk may be gone. */
+  async forgetVersion({ organization, disk, version }: CapturedWorkspace): Promise<void> {
+    try {
+      await this.removeSnapshot({ organization, disk }, version);
+    } catch (error) {
+      const isGone = error instanceof BlockServerError && ['no_disk', 'no_data'].includes(error.reason);
+      if (!isGone) throw error;
+    }
   }
 
   async fork(key: DiskKey, { version, to }: ForkDisk): Promise<DiskState> {

@@ -8,7 +8,34 @@ export interface BoundDisk {
   mounted: MountedWorkspace;
 }
 
-export class PendingDisk {
+/** A disk that a VM instance gets when it exists. */
+export interface DiskForVm {
+  /** Whether the guest has the disk mounted, because it continues from a capture. */
+  readonly isMounted: boolean;
+  bind(place: { unit: string; uid: number }): Promise<BoundDisk>;
+}
+
+/** The disk of a sandbox that is rolled back, for the VM instance that replaces the one that has it. */
+export class RevertedDisk implements DiskForVm {
+  readonly isMounted = true;
+  readonly #workspaces: Workspaces;
+  readonly #old: Attachment;
+  readonly #version: number;
+
+  constructor(workspaces: Workspaces, old: Attachment, version: number) {
+    this.#workspaces = workspaces;
+    this.#old = old;
+    this.#version = version;
+  }
+
+  async bind(place: { unit: string; uid: number }): Promise<BoundDisk> {
+    const attachment = await this.#workspaces.bindReplacement(this.#old, this.#version, place);
+    const { disk, version, drained_at } = attachment.record;
+    return { attachment, mounted: { disk, version, drained_at, is_recovered: false } };
+  }
+}
+
+export class PendingDisk implements DiskForVm {
   readonly #workspaces: Workspaces;
   readonly #asked: VmWorkspace;
   readonly #vmId: string;
@@ -22,7 +49,6 @@ export class PendingDisk {
     this.#taken = this.#take();
   }
 
-  /** Whether the guest has the disk mounted, because it continues from a capture. */
   get isMounted(): boolean {
     return this.#asked.version !== undefined;
   }
