@@ -56,7 +56,7 @@ func run(ctx context.Context, arguments []string) error {
 		}
 		return runServer(ctx, chosen)
 	case "export":
-		disks, source, err := open(ctx, chosen)
+		disks, source, _, err := open(ctx, chosen)
 		if err != nil {
 			return err
 		}
@@ -67,18 +67,20 @@ func run(ctx context.Context, arguments []string) error {
 }
 
 // open opens the store and the cache, which belongs to one process.
-func open(ctx context.Context, chosen options) (*chain.Disks, *blockmap.Source, error) {
+func open(ctx context.Context, chosen options) (*chain.Disks, *blockmap.Source, *objects.Health, error) {
 	store, err := objects.Open(ctx, chosen.store, chosen.objects)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	health := &objects.Health{}
+	store = objects.Watch(store, health)
 	var disk *cache.Disk
 	if chosen.cache != "" {
 		if disk, err = cache.OpenDisk(chosen.cache, chosen.cacheMiB<<20); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
-	return chain.New(store), blockmap.NewSource(store, disk), nil
+	return chain.New(store), blockmap.NewSource(store, disk), health, nil
 }
 
 func parse(name string, arguments []string) (chosen options, err error) {

@@ -94,7 +94,7 @@ func runServer(ctx context.Context, chosen options) error {
 	if err != nil {
 		return err
 	}
-	disks, source, err := open(ctx, chosen)
+	disks, source, health, err := open(ctx, chosen)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,8 @@ func runServer(ctx context.Context, chosen options) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	exports := &serve.Exports{Disks: disks, Source: source, Key: key}
 	data := nbd.NewServer(exports, nbd.Options{ReadTime: chosen.readTime, MemoryBytes: chosen.memoryMiB << 20, Log: log})
-	control := &serve.Server{Disks: disks, Source: source, Exports: exports, Overlays: serve.Beneath{Directory: chosen.overlays}}
+	control := &serve.Server{Disks: disks, Source: source, Exports: exports, Health: health, Reads: data.Reads,
+		Overlays: serve.Beneath{Directory: chosen.overlays}}
 	ended, served := make(chan error, 2), make(chan struct{})
 	go func() {
 		defer close(served)

@@ -46,24 +46,35 @@ func (d *Disks) create(ctx context.Context, org, disk string, sizeBytes int64, s
 
 func familyKey(org, family, disk string) string { return "families/" + org + "/" + family + "/" + disk }
 
+// Taken is a holding that begins.
+type Taken struct {
+	Version
+	// Previous is the version that the holder continues from.
+	Previous Version `json:"previous"`
+	// IsRecovered says that an earlier holder did not release the disk; Previous names it. If that was this runner, its
+	// overlays may still be here; what another one had not drained is lost.
+	IsRecovered bool `json:"recovered"`
+}
+
 // Take makes a runner the holder. If another holds the disk, Take watches it for the time of its lease, on its own
 // clock, and takes the disk if the other neither renewed its leases nor wrote a manifest.
-func (d *Disks) Take(ctx context.Context, org, disk, runner string, lease time.Duration) (Version, error) {
+func (d *Disks) Take(ctx context.Context, org, disk, runner string, lease time.Duration) (Taken, error) {
 	if !objects.IsName(runner) || lease < 0 {
-		return Version{}, fmt.Errorf("%q with a lease of %v cannot hold a disk", runner, lease)
+		return Taken{}, fmt.Errorf("%q with a lease of %v cannot hold a disk", runner, lease)
 	}
 	head, err := d.open(ctx, org, disk)
 	if err != nil {
-		return Version{}, err
+		return Taken{}, err
 	}
 	if head.Runner != "" && head.Runner != runner {
 		if err := d.outwait(ctx, org, disk, head); err != nil {
-			return Version{}, err
+			return Taken{}, err
 		}
 	}
 	m := head.next(kindTake)
 	m.Epoch, m.Runner, m.LeaseMS, m.KeepFrom = head.Epoch+1, runner, lease.Milliseconds(), head.Number
-	return d.appendTo(ctx, org, disk, head.Number, m)
+	version, err := d.appendTo(ctx, org, disk, head.Number, m)
+	return Taken{Version: version, Previous: head, IsRecovered: head.Runner != ""}, err
 }
 
 func (d *Disks) outwait(ctx context.Context, org, disk string, head Version) error {

@@ -43,6 +43,7 @@ const (
 	kindGrow     = "grow"
 	kindSnapshot = "snapshot"
 	kindImport   = "import"
+	kindRevert   = "revert"
 	kindFork     = "fork"
 	// kindFence is written by the collector: the upload that announced this number can no longer end.
 	kindFence = "fence"
@@ -77,6 +78,8 @@ type Manifest struct {
 	Runner  string `json:"runner"`
 	LeaseMS int64  `json:"lease_ms,omitempty"`
 	TimeMS  int64  `json:"time_ms"`
+	// DrainedMS is when the root, or that of the disk it was forked from, was written.
+	DrainedMS int64 `json:"drained_ms"`
 	// KeepFrom is the oldest version that the holder still reads. It never decreases.
 	KeepFrom int64 `json:"keep_from"`
 	// Source names the overlay that was drained, or the import, so that doing it twice gives one version.
@@ -89,6 +92,9 @@ type Version struct {
 	Number int64 `json:"version"`
 	Manifest
 }
+
+// IsDeleted reports whether the disk with this head is deleted.
+func (v Version) IsDeleted() bool { return v.Kind == kindDeleted }
 
 // RootHash parses the name of the map.
 func (v Version) RootHash() (segment.Hash, error) { return segment.ParseHash(v.Root) }
@@ -193,6 +199,9 @@ func (d *Disks) Get(ctx context.Context, org, disk string, number int64) (Versio
 // collector removed old manifests. So the write counts only if it made the head.
 func (d *Disks) appendTo(ctx context.Context, org, disk string, head int64, m Manifest) (Version, error) {
 	m.Format, m.TimeMS = manifestFormat, d.Now().UnixMilli()
+	if m.DrainedMS == 0 {
+		m.DrainedMS = m.TimeMS
+	}
 	body, err := json.Marshal(m)
 	if err != nil {
 		return Version{}, err

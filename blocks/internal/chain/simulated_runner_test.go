@@ -78,6 +78,10 @@ func (a *actor) act(ctx context.Context, disk string) error {
 		if err != nil {
 			return err
 		}
+		if a.random.IntN(3) == 0 {
+			_, err = a.disks.Revert(ctx, holding, max(1, head.Number-a.random.Int64N(6)))
+			return err
+		}
 		_, err = a.disks.Fork(ctx, "o", disk, max(1, head.Number-a.random.Int64N(3)), a.drawDisk())
 		return err
 	case 7:

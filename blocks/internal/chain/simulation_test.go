@@ -105,8 +105,9 @@ type world struct {
 	content map[string][]byte // by root
 	base    map[string]string // root that a root was built from
 	heads   map[string]chain.Version
-	made    map[string]bool // manifests that became the head
-	deleted int             // objects that collectors deleted while others worked
+	made    map[string]bool            // manifests that became the head
+	roots   map[string]map[string]bool // roots that each disk had
+	deleted int                        // objects that collectors deleted while others worked
 }
 
 func (w *world) create(ctx context.Context, key string, content []byte) (bool, error) {
@@ -127,6 +128,10 @@ func (w *world) create(ctx context.Context, key string, content []byte) (bool, e
 		return true, nil // a stale writer found a number that the collector freed
 	}
 	w.made[key] = true
+	if w.roots[parts[2]] == nil {
+		w.roots[parts[2]] = map[string]bool{}
+	}
+	w.roots[parts[2]][version.Root] = true
 	w.heads[parts[2]] = version
 	switch {
 	case version.Number != head.Number+1:
@@ -135,12 +140,24 @@ func (w *world) create(ctx context.Context, key string, content []byte) (bool, e
 		w.t.Errorf("%s: two holders' writes mix", key)
 	case version.Kind == "drain" && w.base[version.Root] != head.Root:
 		w.t.Errorf("%s was built from another root than that of its predecessor", key)
+	case version.Kind == "revert":
+		w.checkRevert(key, parts[2], head, version)
 	case version.Kind != "drain" && head.Number > 0 && version.Root != head.Root:
 		w.t.Errorf("%s (%s) changes the root", key, version.Kind)
 	case version.KeepFrom < head.KeepFrom:
 		w.t.Errorf("%s keeps less than its predecessor", key)
 	}
 	return true, nil
+}
+
+// checkRevert finds a version that a revert may have shown. The caller holds the mutex.
+func (w *world) checkRevert(key, disk string, head, version chain.Version) {
+	if version.Epoch != head.Epoch || version.Runner != head.Runner || version.KeepFrom < head.KeepFrom {
+		w.t.Errorf("%s changes the holder, or keeps less than its predecessor", key)
+	}
+	if !w.roots[disk][version.Root] {
+		w.t.Errorf("%s shows a root that the disk never had", key)
+	}
 }
 
 // newProcess starts a process that is slow or fast: an upload may last for several passes, and a pass for many uploads.
@@ -215,7 +232,7 @@ func TestNothingLiveIsCollectedAndNoWritesMix(t *testing.T) {
 // simulate returns how many versions it checked, and how many objects the collectors deleted while others worked.
 func simulate(t *testing.T, seed uint64) (checked, deleted int) {
 	ctx, random := context.Background(), rand.New(rand.NewPCG(seed, 7))
-	w := &world{t: t, store: memory.New(), base: map[string]string{}, heads: map[string]chain.Version{}, made: map[string]bool{},
+	w := &world{t: t, store: memory.New(), base: map[string]string{}, heads: map[string]chain.Version{}, made: map[string]bool{}, roots: map[string]map[string]bool{},
 		content: map[string][]byte{segment.Hash{}.String(): make([]byte, simulatedBytes)}}
 	stop := make(chan struct{})
 	var runners, collectors sync.WaitGroup

@@ -33,6 +33,11 @@ func uploadKey(org string, id segment.Hash) string { return "uploads/" + org + "
 
 // BeginUpload announces the version after the head. The caller ends it with Commit or Abort.
 func (d *Disks) BeginUpload(ctx context.Context, at Holding) (*Upload, error) {
+	return d.beginUpload(ctx, at)
+}
+
+// beginUpload also keeps roots that are not the head's.
+func (d *Disks) beginUpload(ctx context.Context, at Holding, roots ...string) (*Upload, error) {
 	head, err := d.Held(ctx, at)
 	if err != nil {
 		return nil, err
@@ -42,7 +47,7 @@ func (d *Disks) BeginUpload(ctx context.Context, at Holding) (*Upload, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = d.announce(ctx, at.Org, id, announcement{Disk: at.Disk, Number: head.Number + 1, Holds: []string{root.String()}})
+	err = d.announce(ctx, at.Org, id, announcement{Disk: at.Disk, Number: head.Number + 1, Holds: append(roots, root.String())})
 	return &Upload{ID: id, Base: head, disks: d, at: at, kind: kindDrain}, err
 }
 
@@ -59,11 +64,15 @@ func (d *Disks) announce(ctx context.Context, org string, id segment.Hash, a ann
 // given up the upload.
 func (u *Upload) Commit(ctx context.Context, root segment.Hash, source string, keepFrom int64) (Version, error) {
 	m := u.Base.next(u.kind)
-	m.Root, m.Source = root.String(), source
+	m.Root, m.Source, m.DrainedMS = root.String(), source, 0
 	m.KeepFrom = max(m.KeepFrom, min(keepFrom, u.Base.Number+1))
 	if keepFrom == 0 {
 		m.KeepFrom = u.Base.Number + 1
 	}
+	return u.commit(ctx, m)
+}
+
+func (u *Upload) commit(ctx context.Context, m Manifest) (Version, error) {
 	version, err := u.disks.appendTo(ctx, u.at.Org, u.at.Disk, u.Base.Number, m)
 	if errors.Is(err, ErrConflict) {
 		if _, heldErr := u.disks.Held(ctx, u.at); heldErr != nil {
@@ -116,7 +125,7 @@ func (d *Disks) Fork(ctx context.Context, org, disk string, number int64, to str
 		return Version{}, err
 	}
 	m := Manifest{Kind: kindFork, Root: source.Root, SizeBytes: source.SizeBytes, Family: source.Family,
-		Parent: &Parent{Disk: disk, Version: number}, KeepFrom: 1}
+		Parent: &Parent{Disk: disk, Version: number}, KeepFrom: 1, DrainedMS: source.DrainedMS}
 	version, err := d.appendTo(ctx, org, to, 0, m)
 	if errors.Is(err, ErrConflict) {
 		err = fmt.Errorf("%w: %s/%s", ErrExists, org, to)

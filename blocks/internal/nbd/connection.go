@@ -19,6 +19,7 @@ type connection struct {
 	group   sync.WaitGroup
 
 	export        Export
+	exportName    string
 	isZeroless    bool
 	isStructured  bool
 	hasAllocation bool
@@ -90,6 +91,7 @@ func (c *connection) answer(r request) error {
 	if !isInside || r.length == 0 || r.command == cmdRead && r.length > maxRequestBytes {
 		return c.finish(r, errInvalid)
 	}
+	defer c.server.beginRead(c.exportName)()
 	ctx, cancel := context.WithTimeout(c.context, c.server.options.ReadTime)
 	defer cancel()
 	switch r.command {

@@ -92,7 +92,7 @@ func (c *connection) chooseOldStyle(name string) error {
 	if !c.isZeroless {
 		message = append(message, make([]byte, 124)...)
 	}
-	c.export = export
+	c.export, c.exportName = export, name
 	return c.write(message)
 }
 
@@ -119,7 +119,7 @@ func (c *connection) choose(option uint32, data []byte) error {
 		return err
 	}
 	if option == optGo {
-		c.export = export
+		c.export, c.exportName = export, name
 	}
 	return c.reply(option, repAck, nil)
 }

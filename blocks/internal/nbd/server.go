@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,11 +52,48 @@ type Server struct {
 	options    Options
 	memory     *budget
 	readaheads chan struct{}
+
+	mutex sync.Mutex
+	// reads are the requests in progress that may wait for the store.
+	reads map[*read]struct{}
+}
+
+type read struct {
+	export string
+	begin  time.Time
+}
+
+// Reads counts the requests in progress for exports whose name begins with a prefix, and says when the oldest began.
+func (s *Server) Reads(prefix string) (count int, oldest time.Time) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for each := range s.reads {
+		if !strings.HasPrefix(each.export, prefix) {
+			continue
+		}
+		if count++; count == 1 || each.begin.Before(oldest) {
+			oldest = each.begin
+		}
+	}
+	return count, oldest
+}
+
+func (s *Server) beginRead(export string) (end func()) {
+	begun := &read{export, time.Now()}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.reads[begun] = struct{}{}
+	return func() {
+		s.mutex.Lock()
+		defer s.mutex.Unlock()
+		delete(s.reads, begun)
+	}
 }
 
 // NewServer makes a server.
 func NewServer(exports Exports, options Options) *Server {
-	return &Server{exports: exports, options: options, memory: newBudget(options.MemoryBytes), readaheads: make(chan struct{}, maxReadaheads)}
+	return &Server{exports: exports, options: options, memory: newBudget(options.MemoryBytes), readaheads: make(chan struct{}, maxReadaheads),
+		reads: map[*read]struct{}{}}
 }
 
 // Serve accepts connections until the listener is closed, or the context ends. It returns when all have ended.

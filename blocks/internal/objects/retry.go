@@ -32,6 +32,7 @@ func Retry(ctx context.Context, step string, attempt func(ctx context.Context) e
 		if !errors.Is(err, ErrUnavailable) {
 			return fmt.Errorf("%s: %w", step, err)
 		}
+		recordAttempt(ctx, err)
 		// Some of it is random, so that many clients do not return at once.
 		wait := backoff/2 + rand.N(backoff)
 		select {

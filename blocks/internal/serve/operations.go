@@ -16,7 +16,7 @@ func (s *Server) act(ctx context.Context, r Request) (any, error) {
 	holding := chain.Holding{Org: r.Org, Disk: r.Disk, Runner: r.Runner, Epoch: r.Epoch}
 	switch r.Op {
 	case "status":
-		return map[string]any{"exports": s.Exports.Count()}, nil
+		return s.status(r), nil
 	case "create":
 		return pass(s.Disks.Create(ctx, r.Org, r.Disk, r.SizeBytes))
 	case "take":
@@ -31,6 +31,8 @@ func (s *Server) act(ctx context.Context, r Request) (any, error) {
 		return true, s.Disks.RemoveSnapshot(ctx, r.Org, r.Disk, r.Version)
 	case "grow":
 		return pass(s.Disks.Grow(ctx, holding, r.SizeBytes))
+	case "revert":
+		return pass(s.Disks.Revert(ctx, holding, r.Version))
 	case "fork":
 		return pass(s.Disks.Fork(ctx, r.Org, r.Disk, r.Version, r.To))
 	case "delete":
@@ -55,6 +57,9 @@ func (s *Server) actOnData(ctx context.Context, r Request, holding chain.Holding
 		return s.dirty(r)
 	case "stat":
 		return s.stat(ctx, r)
+	case "stored":
+		stored, err := s.Disks.StoredBytes(ctx, s.Source, r.Org, r.Disk)
+		return map[string]int64{"stored_bytes": stored}, err
 	case "collect":
 		collector := &chain.Collector{Disks: s.Disks, Source: s.Source, UploadTime: usualUploadTime}
 		if r.UploadMS > 0 {
@@ -132,17 +137,47 @@ func (s *Server) dirty(r Request) (any, error) {
 	return map[string]int64{"data_bytes": data, "zero_bytes": zero}, err
 }
 
+// stat describes the newest version; a deleted disk has none.
 func (s *Server) stat(ctx context.Context, r Request) (any, error) {
 	head, err := s.Disks.Head(ctx, r.Org, r.Disk)
-	if err != nil {
-		return nil, err
+	if err == nil && head.IsDeleted() {
+		return nil, fmt.Errorf("%w: %s/%s is deleted", chain.ErrNoDisk, r.Org, r.Disk)
 	}
-	stored, err := s.Disks.StoredBytes(ctx, s.Source, r.Org, r.Disk)
-	if err != nil {
-		return nil, err
+	return head, err
+}
+
+// status tells whether reads proceed. While one waits for the store, the runner must not change the graph of its VM: QEMU
+// would wait for it, and stop the guest meanwhile.
+type status struct {
+	Exports int `json:"exports"`
+	// Reads are the NBD requests in progress, of one disk if the request names one.
+	Reads        int   `json:"reads"`
+	OldestReadMS int64 `json:"oldest_read_ms"`
+	// The times are since the last success and the last failure of the store; null before the first.
+	StoreOKMS    *int64 `json:"store_ok_ms"`
+	StoreErrorMS *int64 `json:"store_error_ms"`
+	StoreError   string `json:"store_error"`
+}
+
+func (s *Server) status(r Request) status {
+	prefix := ""
+	if r.Disk != "" {
+		prefix = r.Org + "/" + r.Disk + "/"
 	}
-	return struct {
-		chain.Version
-		StoredBytes int64 `json:"stored_bytes"`
-	}{head, stored}, nil
+	now := time.Now()
+	reads, oldest := s.Reads(prefix)
+	answer := status{Exports: s.Exports.Count(), Reads: reads}
+	if reads > 0 {
+		answer.OldestReadMS = now.Sub(oldest).Milliseconds()
+	}
+	since := func(at time.Time) *int64 {
+		if at.IsZero() {
+			return nil
+		}
+		ms := now.Sub(at).Milliseconds()
+		return &ms
+	}
+	health := s.Health.Last()
+	answer.StoreOKMS, answer.StoreErrorMS, answer.StoreError = since(health.Success), since(health.Failure), health.Error
+	return answer
 }

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,10 @@ import (
 
 const (
 	maxLineBytes = 64 << 10
+	maxWaiting   = 4096
 	maxRequests  = 64
+	// maxHeavyRequests limits memory: a drain holds some segments.
+	maxHeavyRequests = 4
 	// usualTime limits an operation that names no deadline.
 	usualTime = 10 * time.Minute
 )
@@ -62,10 +66,15 @@ type Server struct {
 	Disks   *chain.Disks
 	Source  *blockmap.Source
 	Exports *Exports
+	Health  *objects.Health
+	// Reads counts the NBD requests in progress for exports whose name begins with a prefix, and says when the oldest began.
+	Reads func(prefix string) (count int, oldest time.Time)
 	// Overlays opens an overlay by its name.
 	Overlays Opener
 
 	locks keyedLocks
+	// slots bound what runs at a time, heavy those of them that move data, and so the memory.
+	slots, heavy chan struct{}
 }
 
 // Run answers requests until in ends, and returns when all are answered.
@@ -73,7 +82,8 @@ func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answers := &lineWriter{out: out}
-	slots := make(chan struct{}, maxRequests)
+	waiting := make(chan struct{}, maxWaiting)
+	s.slots, s.heavy = make(chan struct{}, maxRequests), make(chan struct{}, maxHeavyRequests)
 	var group sync.WaitGroup
 	defer group.Wait()
 	lines := bufio.NewScanner(in)
@@ -84,11 +94,11 @@ func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 			answers.write(asked.ID, answer{err: fmt.Errorf("%w: %w", errInvalid, err)})
 			continue
 		}
-		slots <- struct{}{}
+		waiting <- struct{}{}
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			defer func() { <-slots }()
+			defer func() { <-waiting }()
 			answers.write(asked.ID, s.answer(ctx, asked))
 		}()
 	}
@@ -110,15 +120,46 @@ func (s *Server) answer(ctx context.Context, r Request) answer {
 	if err := r.check(); err != nil {
 		return answer{err: err}
 	}
-	if r.Disk != "" {
-		unlock, err := s.locks.lock(ctx, r.Org+"/"+r.Disk)
-		if err != nil {
-			return answer{err: err}
-		}
-		defer unlock()
+	end, err := s.begin(ctx, r)
+	defer end()
+	if err != nil {
+		return answer{err: err}
 	}
 	result, err := s.act(ctx, r)
 	return answer{result, err}
+}
+
+// begin waits until the request may run. Changes of a disk run one after the other; questions, and the renewal of leases,
+// wait for nothing.
+func (s *Server) begin(ctx context.Context, r Request) (end func(), err error) {
+	var undo []func()
+	end = func() {
+		for _, each := range slices.Backward(undo) {
+			each()
+		}
+	}
+	needs := operations[r.Op]
+	if needs.isChange && r.Disk != "" {
+		unlock, err := s.locks.lock(ctx, r.Org+"/"+r.Disk)
+		if err != nil {
+			return end, err
+		}
+		undo = append(undo, unlock)
+	}
+	slots := s.slots
+	switch {
+	case needs.isHeavy:
+		slots = s.heavy
+	case !needs.isChange:
+		return end, nil
+	}
+	select {
+	case slots <- struct{}{}:
+		undo = append(undo, func() { <-slots })
+		return end, nil
+	case <-ctx.Done():
+		return end, ctx.Err()
+	}
 }
 
 func (r Request) check() error {
@@ -131,26 +172,48 @@ func (r Request) check() error {
 	if !known {
 		return fmt.Errorf("%w: there is no operation %q", errInvalid, r.Op)
 	}
-	for field, value := range map[string]string{"org": r.Org, "disk": r.Disk, "to": r.To, "runner": r.Runner} {
-		if needs[field] && value == "" {
+	values := map[string]string{"org": r.Org, "disk": r.Disk, "to": r.To, "runner": r.Runner, "overlay": r.Overlay}
+	for _, field := range needs.fields {
+		if values[field] == "" {
 			return fmt.Errorf("%w: %s needs %s", errInvalid, r.Op, field)
 		}
 	}
 	return nil
 }
 
+// operation is what a request with its name needs.
+type operation struct {
+	fields []string
+	// isChange is set for changes of a disk; isHeavy for what moves data, or reads all maps of a disk.
+	isChange, isHeavy bool
+}
+
 var (
 	errInvalid = errors.New("the request is invalid")
 
-	// operations has the names that each operation needs.
-	operations = map[string]map[string]bool{
-		"status": {}, "renew": {"runner": true}, "collect": {"org": true}, "dirty": {}, "unload": ofDisk,
-		"create": ofDisk, "import": ofDisk, "load": ofDisk, "snapshot": ofDisk, "remove_snapshot": ofDisk, "delete": ofDisk, "stat": ofDisk,
-		"take": ofRunner, "release": ofRunner, "drain": ofRunner, "grow": ofRunner,
-		"fork": {"org": true, "disk": true, "to": true},
+	operations = map[string]operation{
+		"status":          {},
+		"renew":           {fields: []string{"runner"}},
+		"stat":            {fields: ofDisk},
+		"load":            {fields: ofDisk},
+		"unload":          {fields: ofDisk},
+		"dirty":           {fields: []string{"overlay"}},
+		"stored":          {fields: ofDisk, isHeavy: true},
+		"collect":         {fields: []string{"org"}, isHeavy: true},
+		"create":          {fields: ofDisk, isChange: true},
+		"take":            {fields: ofRunner, isChange: true},
+		"release":         {fields: ofRunner, isChange: true},
+		"snapshot":        {fields: ofDisk, isChange: true},
+		"remove_snapshot": {fields: ofDisk, isChange: true},
+		"grow":            {fields: ofDisk, isChange: true},
+		"revert":          {fields: ofDisk, isChange: true},
+		"delete":          {fields: ofDisk, isChange: true},
+		"fork":            {fields: []string{"org", "disk", "to"}, isChange: true},
+		"import":          {fields: []string{"org", "disk", "overlay"}, isChange: true, isHeavy: true},
+		"drain":           {fields: []string{"org", "disk", "runner", "overlay"}, isChange: true, isHeavy: true},
 	}
-	ofDisk   = map[string]bool{"org": true, "disk": true}
-	ofRunner = map[string]bool{"org": true, "disk": true, "runner": true}
+	ofDisk   = []string{"org", "disk"}
+	ofRunner = []string{"org", "disk", "runner"}
 )
 
 // codes are in the errors of answers; everything else is "failed".

@@ -1,0 +1,35 @@
+package chain
+
+import (
+	"context"
+	"errors"
+)
+
+// Revert makes the content and the size of a version that is kept those of the disk. Versions between stay as they are:
+// a snapshot among them is kept until it is removed.
+func (d *Disks) Revert(ctx context.Context, at Holding, number int64) (Version, error) {
+	for try := 1; ; try++ {
+		version, err := d.revertOnce(ctx, at, number)
+		if !errors.Is(err, ErrConflict) || try == conflictTries {
+			return version, err
+		}
+	}
+}
+
+func (d *Disks) revertOnce(ctx context.Context, at Holding, number int64) (Version, error) {
+	target, err := d.Find(ctx, at.Org, at.Disk, number)
+	if err != nil {
+		return Version{}, err
+	}
+	upload, err := d.beginUpload(ctx, at, target.Root)
+	if err != nil {
+		return Version{}, err
+	}
+	// Only now is the data safe: the version may have been dropped before the announcement.
+	if target, err = d.Find(ctx, at.Org, at.Disk, number); err != nil {
+		return Version{}, errors.Join(err, upload.Abort(ctx))
+	}
+	m := upload.Base.next(kindRevert)
+	m.Root, m.SizeBytes, m.DrainedMS = target.Root, target.SizeBytes, target.DrainedMS
+	return upload.commit(ctx, m)
+}
