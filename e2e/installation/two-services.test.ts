@@ -118,7 +118,7 @@ describe('two services on one machine that differ only in data directory and por
   it('each has its own run directory, guest addresses and user ids', () => {
     const [first, second] = [one, two].map(readRanges);
     assert.notEqual(first!.guests, second!.guests);
-    assert.ok(Math.abs(first!.uidBase - second!.uidBase) >= 18_435, `${first!.uidBase}, ${second!.uidBase}`);
+    assert.ok(Math.abs(first!.uidBase - second!.uidBase) >= 18_436, `${first!.uidBase}, ${second!.uidBase}`);
     for (const { installation } of [one, two])
       assert.ok(existsSync(join(installation.runDir, 'runner.sock')));
     assert.notEqual(one.installation.runDir, two.installation.runDir);
@@ -164,7 +164,7 @@ describe('two services on one machine that differ only in data directory and por
       assert.ok(stdout.startsWith(`${guests}.`), stdout);
       const [pid, ...others] = service.installation.vmPids();
       assert.deepEqual(others, []);
-      assert.ok(uidOf(pid!) > uidBase && uidOf(pid!) < uidBase + 18_435);
+      assert.ok(uidOf(pid!) > uidBase && uidOf(pid!) < uidBase + 18_436);
     }
   });
 

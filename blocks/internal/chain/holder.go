@@ -127,15 +127,6 @@ func (d *Disks) Release(ctx context.Context, at Holding) (Version, error) {
 	})
 }
 
-// Snapshot names the head, which is kept until the snapshot is removed. If no runner holds the disk, at has none.
-func (d *Disks) Snapshot(ctx context.Context, at Holding, name string) (Version, error) {
-	return d.change(ctx, at, func(head Version) (Manifest, error) {
-		m := head.next(kindSnapshot)
-		m.Name = name
-		return m, nil
-	})
-}
-
 // Grow makes the disk larger.
 func (d *Disks) Grow(ctx context.Context, at Holding, sizeBytes int64) (Version, error) {
 	return d.change(ctx, at, func(head Version) (Manifest, error) {

@@ -4,6 +4,7 @@
 //	disks/<org>/<disk>/<n>          manifest, 10 digits; the highest number is the head, which is never removed
 //	families/<org>/<family>/<disk>  a disk that shares data with the disk <family>, or may
 //	removed/<org>/<disk>/<n>        the snapshot with that number was removed
+//	names/<org>/<disk>/<name>       number of the snapshot with that name
 //	uploads/<org>/<id>              announcement: an upload, or a fork, that will end with one certain manifest
 //	leases/<runner>                 changes when the runner renews its leases
 //	marks/<org>/<n>                 what a pass of the collector found

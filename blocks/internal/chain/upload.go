@@ -183,18 +183,6 @@ func (d *Disks) isRemoved(ctx context.Context, org, disk string, number int64) (
 	return err == nil, err
 }
 
-// RemoveSnapshot allows the data of a snapshot to be collected.
-func (d *Disks) RemoveSnapshot(ctx context.Context, org, disk string, number int64) error {
-	version, err := d.Get(ctx, org, disk, number)
-	if err != nil {
-		return err
-	}
-	if version.Kind != kindSnapshot {
-		return fmt.Errorf("version %d of %s/%s is not a snapshot", number, org, disk)
-	}
-	return d.Store.Put(ctx, removedKey(org, disk, number), []byte("removed"))
-}
-
 // Delete deletes a disk that no runner holds. Two deletes and forks may meet: the manifest "closing" stops new forks
 // before the existing ones are counted.
 func (d *Disks) Delete(ctx context.Context, org, disk string) error {
@@ -215,7 +203,10 @@ func (d *Disks) Delete(ctx context.Context, org, disk string) error {
 	if len(forks) > 0 {
 		return fmt.Errorf("%w: %v", ErrHasForks, forks)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return d.removeNames(ctx, org, disk)
 }
 
 // Forks lists the disks that were forked from a disk and exist.

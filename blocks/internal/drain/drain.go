@@ -71,7 +71,8 @@ func applyOnce(ctx context.Context, disks *chain.Disks, source *blockmap.Source,
 	if err != nil {
 		return Result{}, err
 	}
-	if size != head.SizeBytes {
+	// An overlay may be smaller: the disk has grown since.
+	if size > head.SizeBytes {
 		return Result{}, fmt.Errorf("the overlay has %d bytes, the disk %d", size, head.SizeBytes)
 	}
 	version, ok, err := disks.FindSource(ctx, head, job.Holding, job.Source)

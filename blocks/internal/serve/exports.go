@@ -44,7 +44,7 @@ type versionID struct {
 // Load loads a version, so that a client that connects need not wait for the store, and returns the name of its export.
 func (e *Exports) Load(ctx context.Context, r Request) (any, error) {
 	id := versionID{r.Org, r.Disk, r.Version}
-	version, err := e.open(ctx, id)
+	manifest, version, err := e.find(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -59,19 +59,20 @@ func (e *Exports) Load(ctx context.Context, r Request) (any, error) {
 		}
 		e.loaded[id] = version
 	}
-	return map[string]any{"export": e.name(id), "size_bytes": version.Size()}, nil
+	return map[string]any{"export": e.name(id), "size_bytes": version.Size(), "root": manifest.Root}, nil
 }
 
-func (e *Exports) open(ctx context.Context, id versionID) (*blockmap.Version, error) {
-	version, err := e.Disks.Find(ctx, id.org, id.disk, id.number)
+func (e *Exports) find(ctx context.Context, id versionID) (chain.Version, *blockmap.Version, error) {
+	manifest, err := e.Disks.Find(ctx, id.org, id.disk, id.number)
 	if err != nil {
-		return nil, err
+		return manifest, nil, err
 	}
-	root, err := version.RootHash()
+	root, err := manifest.RootHash()
 	if err != nil {
-		return nil, err
+		return manifest, nil, err
 	}
-	return blockmap.OpenVersion(ctx, e.Source, id.org, root, version.SizeBytes)
+	version, err := blockmap.OpenVersion(ctx, e.Source, id.org, root, manifest.SizeBytes)
+	return manifest, version, err
 }
 
 // Unload forgets a version. Connections that use it continue.
@@ -100,7 +101,11 @@ func (e *Exports) Find(ctx context.Context, name string) (nbd.Export, error) {
 	if isLoaded {
 		return version, nil
 	}
-	return e.open(ctx, id)
+	_, found, err := e.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 func (e *Exports) name(id versionID) string {

@@ -18,7 +18,8 @@ test('every slot has its own uid, different from the probe’s and the template�
   assert.throws(() => accounts.ofSlot(TAP_SLOTS + BARE_SLOTS), { code: 'capacity' });
   const behind = 100_002 + TAP_SLOTS + BARE_SLOTS;
   assert.deepEqual([...accounts.images, accounts.egress], [behind, behind + 1, behind + 2]);
-  assert.equal(accounts.egress, 100_000 + UIDS_OF_INSTALLATION - 1);
+  assert.equal(accounts.blocks, behind + 3);
+  assert.equal(accounts.blocks, 100_000 + UIDS_OF_INSTALLATION - 1);
 });
 
 test('of the runner’s user only VMMs whose working directory matches are listed', async () => {

@@ -200,6 +200,10 @@ export class VmDriver {
     this.#workspace = workspace;
   }
 
+  get workspace(): Attachment | undefined {
+    return this.#workspace;
+  }
+
   /** Marks the VM running: the guest has answered `resume` and can run commands. */
   markRunning(): void {
     this.assertCreating();

@@ -78,7 +78,7 @@ async function takeOver(
     await assembler.wake(assembled, { timer });
     // Immediately: from here on the old VM's end, for any reason, is not the sandbox's.
     old.disown();
-    const { workspace } = driver.running;
+    const { workspace } = driver;
     if (workspace !== undefined) workspaces.replaced(workspace);
     vms.enter(driver);
     vms.markCreated(driver.info);

@@ -45,7 +45,7 @@ test('settings win; an overlap of user ids is refused with the name of the setti
   assert.throws(() => choose({ set: { uidBase: 1_610_000 }, others: [other(FIRST_RANGES)] }), {
     code: 'invalid_request',
     message:
-      'uidBase: user ids 1610000 to 1628434 overlap those of the installation in /srv/other (1600000 to 1618434); ' +
+      'uidBase: user ids 1610000 to 1628435 overlap those of the installation in /srv/other (1600000 to 1618435); ' +
       'choose another, or leave it unset',
   });
   assert.throws(() => choose({ set: { guestCidr: '10.202.0.1/16' } }), /^AppError: guestCidr: /u);
@@ -69,7 +69,7 @@ test('the error on a host without free ranges names the setting to set', () => {
   assert.throws(() => choose({ isInUse: () => true }), /^AppError: guestCidr: every \/16 .* set it/u);
   assert.throws(
     () => choose({ areIdsInUse: () => true }),
-    /^AppError: uidBase: no 18435 user ids .* set it/u,
+    /^AppError: uidBase: no 18436 user ids .* set it/u,
   );
 });
 

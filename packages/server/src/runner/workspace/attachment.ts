@@ -316,7 +316,7 @@ export class Attachment {
     const { revert_to: version } = this.#record;
     if (version === undefined) return;
     const reverted = await this.#ask({ op: 'revert', version }, DiskManifest);
-    this.#note({ revert_to: undefined, drained_at: new Date(reverted.time_ms).toISOString() });
+    this.#note({ revert_to: undefined, drained_at: new Date(reverted.drained_ms).toISOString() });
   }
 
   async #drainLowest(lowest: number): Promise<void> {
@@ -334,7 +334,7 @@ export class Attachment {
     );
     await enterStep('disk.rebase');
     if (this.hasGuest) await this.#rebase(lowest, drained);
-    this.#note({ version: drained.version, drained_at: new Date(drained.time_ms).toISOString() });
+    this.#note({ version: drained.version, drained_at: new Date(drained.drained_ms).toISOString() });
     directory.drop(lowest);
     this.#overlays = this.#overlays.filter((number) => number !== lowest);
   }
@@ -354,8 +354,7 @@ export class Attachment {
       await guest.device.closeOverlay(lowest);
       if (former.number !== number) await guest.device.closeVersion(former.number);
     });
-    if (former.number !== number && former.exportName !== undefined)
-      await this.#ask({ op: 'unload', export: former.exportName }, Nothing);
+    if (former.number !== number) await this.#ask({ op: 'unload', version: former.number }, Nothing);
   }
 
   async #drop(device: WorkspaceDevice, number: number): Promise<void> {
@@ -365,7 +364,7 @@ export class Attachment {
 
   /** Throws `unavailable` while a read waits for the object store. */
   async #untilCalm(): Promise<void> {
-    const status = await this.#parts.server.ask({ op: 'status' }, ServerStatus, { timeoutMs: 2000 });
+    const status = await this.#ask({ op: 'status' }, ServerStatus, { timeoutMs: 2000 });
     if (status.oldest_read_ms < LONG_READ_MS) return;
     throw new BlockServerError('unavailable', 'the object store does not answer reads of a disk');
   }

@@ -12,6 +12,8 @@ export const DiskManifest = z.object({
   /** Id of the runner that holds the disk; empty if none does. */
   runner: z.string(),
   time_ms: z.int(),
+  /** When the content was written. */
+  drained_ms: z.int(),
 });
 export type DiskManifest = z.infer<typeof DiskManifest>;
 

@@ -68,7 +68,7 @@ export class DiskOperations {
       disk: key.disk,
       version: head.version,
       size_bytes: head.size_bytes,
-      drained_at: new Date(head.time_ms).toISOString(),
+      drained_at: new Date(head.drained_ms).toISOString(),
       attachment: attachment?.describe() ?? null,
       is_held_elsewhere: head.runner !== '' && head.runner !== workspaces.runner,
     };
@@ -129,7 +129,9 @@ export class DiskOperations {
     const { name, format, sizeBytes: size_bytes } = image;
     const overlay = join(this.#parts.name, name);
     const how = { timeoutMs: IMPORT_TIMEOUT_MS };
-    await this.#ask({ op: 'import', size_bytes, overlay, format }, key, DiskManifest, how);
+    // An import is done once, however often it is asked for.
+    const source = `import-${key.disk}`;
+    await this.#ask({ op: 'import', size_bytes, overlay, format, source }, key, DiskManifest, how);
   }
 
   /** Returns a version as a stream of bytes. */
@@ -148,7 +150,7 @@ export class DiskOperations {
   }
 
   async remove(key: DiskKey): Promise<void> {
-    this.#assertFree(key);
+    await this.#assertFree(key);
     try {
       await this.#ask({ op: 'delete' }, key, Nothing);
     } catch (error) {
@@ -163,10 +165,13 @@ export class DiskOperations {
 
   async snapshot(key: DiskKey, { snapshot, sync }: TakeSnapshot): Promise<DiskVersion> {
     const attachment = this.#parts.workspaces.find(key.organization, key.disk);
-    const kept =
-      attachment?.hasGuest === true
-        ? await attachment.keep(await this.#sealed(attachment, sync), snapshot)
-        : await this.#ask({ op: 'snapshot', name: snapshot }, key, DiskManifest);
+    const keep = async (): Promise<{ version: number; size_bytes: number }> => {
+      if (attachment?.hasGuest === true)
+        return attachment.keep(await this.#sealed(attachment, sync), snapshot);
+      await this.#assertFree(key);
+      return this.#ask({ op: 'snapshot', name: snapshot }, key, DiskManifest);
+    };
+    const kept = await keep();
     return { version: kept.version, size_bytes: kept.size_bytes, created_at: new Date().toISOString() };
   }
 
@@ -208,7 +213,7 @@ export class DiskOperations {
     if (attachment?.hasGuest === true) {
       await syncWorkspace(await this.#parts.sessionOf(attachment.record.vm_id));
       await attachment.flush();
-    } else if (attachment !== undefined) this.#assertFree(key);
+    } else await this.#assertFree(key);
     return this.state(key);
   }
 
@@ -218,7 +223,7 @@ export class DiskOperations {
       await attachment.grow(sizeBytes);
       await growWorkspace(await this.#parts.sessionOf(attachment.record.vm_id), sizeBytes);
     } else {
-      this.#assertFree(key);
+      await this.#assertFree(key);
       await this.#ask({ op: 'grow', size_bytes: sizeBytes }, key, DiskManifest);
     }
     return this.state(key);
@@ -229,9 +234,11 @@ export class DiskOperations {
     return this.#parts.server.ask(request, CollectedDisks, { timeoutMs: COLLECT_TIMEOUT_MS });
   }
 
-  #assertFree(key: DiskKey): void {
-    const attachment = this.#parts.workspaces.find(key.organization, key.disk);
-    if (attachment === undefined) return;
+  /** Throws `disk_in_use`. Releases a disk that this runner took for a VM which never came to be. */
+  async #assertFree(key: DiskKey): Promise<void> {
+    const { workspaces } = this.#parts;
+    const attachment = workspaces.find(key.organization, key.disk);
+    if (attachment === undefined) return workspaces.releaseUnused(key);
     const { vm_id, state } = attachment.describe();
     throw new AppError('disk_in_use', `the sandbox ${vm_id} has the disk (${state})`);
   }

@@ -17,7 +17,7 @@ import type { WorkspaceFiles } from '../vm/workspace-device.ts';
 import { Attachment, type AttachedGuest, type AttachmentState } from './attachment.ts';
 import { findAttachmentRecord, writeAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
 import { DiskManifest, LoadedVersion, TakenDisk } from './block-requests.ts';
-import type { BlockServer } from './block-server.ts';
+import { BlockServerError, type BlockServer } from './block-server.ts';
 import { DrainLoop } from './drain-loop.ts';
 import { OverlayDirectory } from './overlay-directory.ts';
 import { LEASE_MS, RunnerLease } from './runner-lease.ts';
@@ -61,7 +61,7 @@ export class Workspaces implements Disposable {
   readonly #options: WorkspacesOptions;
   readonly #runner: string;
   readonly #held = new Map<string, Held>();
-  /** Disks that are being taken, by key. */
+  /** Keys of disks that are taken for a VM which does not have them yet. */
   readonly #taking = new Set<string>();
   readonly #lease: RunnerLease;
   /** Attachments of earlier runner processes that are neither adopted nor left yet. */
@@ -128,22 +128,36 @@ export class Workspaces implements Disposable {
       try {
         const loaded = await server.ask({ op: 'load', org, disk, version }, LoadedVersion);
         await this.#assertUnchanged(asked, loaded.root);
-        const drainedAt = new Date(taken.time_ms).toISOString();
+        const drainedAt = new Date(taken.drained_ms).toISOString();
         const isRecovered = taken.recovered;
         return { asked, vmId, epoch, version, sizeBytes, exportName: loaded.export, drainedAt, isRecovered };
       } catch (error) {
         await server.ask({ op: 'release', org, disk, runner: this.#runner, epoch }, DiskManifest);
         throw error;
       }
-    } finally {
+    } catch (error) {
       this.#taking.delete(key);
+      throw error;
     }
   }
 
   /** Gives a taken disk up that no VM got. */
   async abandon({ asked, epoch }: TakenWorkspace): Promise<void> {
     const { organization: org, disk } = asked;
+    this.#taking.delete(keyOf(asked));
     await this.#options.server.ask({ op: 'release', org, disk, runner: this.#runner, epoch }, DiskManifest);
+  }
+
+  /** Releases a disk that an earlier process took for a VM which never came to be. */
+  async releaseUnused(key: { organization: string; disk: string }): Promise<void> {
+    const { organization: org, disk } = key;
+    const { server } = this.#options;
+    const head = await server.ask({ op: 'stat', org, disk }, DiskManifest).catch((error: unknown) => {
+      if (error instanceof BlockServerError && error.reason === 'no_disk') return undefined;
+      throw error;
+    });
+    if (head?.runner !== this.#runner || this.#taking.has(keyOf(key))) return;
+    await server.ask({ op: 'release', org, disk, runner: this.#runner, epoch: head.epoch }, DiskManifest);
   }
 
   /** Gives a taken disk to a VM instance, with an empty overlay. From here on {@link leave} releases it. */
@@ -192,6 +206,7 @@ export class Workspaces implements Disposable {
     place.make();
     writeAttachmentRecord(place.path, record);
     const attachment = this.#enter(unit, record, { overlays: [0], exportName });
+    this.#taking.delete(keyOf(record));
     await attachment.start();
     syncDirectory(this.#options.directory);
     return attachment;
