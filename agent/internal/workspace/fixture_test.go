@@ -4,11 +4,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"coppice/agent/internal/agenttest"
 	"coppice/agent/internal/guest"
 )
 
@@ -22,6 +26,9 @@ type fixture struct {
 	// grown are the sizes to which the file system was to grow. The kernel grows one only for CAP_SYS_RESOURCE, which not
 	// every root has; e2e tests do it in a guest.
 	grown []uint64
+	// groups are the process groups of the programs that the test has started. Unmount may end no others: the machine's
+	// other processes may be in mount namespaces that have a copy of the disk's mount.
+	groups []int
 }
 
 const (
@@ -64,8 +71,49 @@ func newFixture(t *testing.T, format func(file string)) *fixture {
 		f.grown = append(f.grown, bytes)
 		return nil
 	}
+	f.workspace.mayEnd = f.hasStarted
 	t.Cleanup(f.leave)
 	return f
+}
+
+func (f *fixture) hasStarted(pid int) bool {
+	group, err := unix.Getpgid(pid)
+	return err == nil && slices.Contains(f.groups, group)
+}
+
+// start runs a program, which writes a line when it is ready, until the test ends. It returns a channel that is closed
+// when the program has ended.
+func (f *fixture) start(directory string, command ...string) <-chan struct{} {
+	f.t.Helper()
+	program := exec.Command(command[0], command[1:]...)
+	program.Dir = directory
+	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	output, err := program.StdoutPipe()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	group := program.Process.Pid
+	f.groups = append(f.groups, group)
+	ended := make(chan struct{})
+	f.t.Cleanup(func() {
+		_ = unix.Kill(-group, unix.SIGKILL)
+		<-ended
+	})
+	readErr := output.(*os.File).SetReadDeadline(time.Now().Add(agenttest.Limit))
+	if readErr == nil {
+		_, readErr = output.Read(make([]byte, 1))
+	}
+	go func() {
+		_ = program.Wait()
+		close(ended)
+	}()
+	if readErr != nil {
+		f.t.Fatal(command, readErr)
+	}
+	return ended
 }
 
 func formatted(t *testing.T, options ...string) func(file string) {
@@ -93,6 +141,9 @@ func (f *fixture) leave() {
 	if f.workspace.top == nil {
 		return
 	}
+	agenttest.Eventually(f.t, "no freeze is in progress", func() bool { return !f.workspace.isHeld() })
+	f.workspace.syncing <- struct{}{}
+	defer func() { <-f.workspace.syncing }()
 	_ = f.workspace.top.Close()
 	f.workspace.top = nil
 	if err := unix.Unmount(f.path(""), 0); err != nil {
