@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +15,23 @@ import (
 	"coppice/agent/internal/guest"
 )
 
+// inNamespaces is set in the environment of the process that runs the tests.
+const inNamespaces = "COPPICE_TEST_NAMESPACES"
+
+// TestMain runs the tests in mount and process namespaces of their own. Unmount ends processes, and may see none of the
+// machine's; and a program that starts meanwhile may not get a copy of the tests' mounts, which would keep them in use.
+func TestMain(m *testing.M) {
+	if os.Getenv(inNamespaces) != "" {
+		os.Exit(m.Run())
+	}
+	command := []string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", os.Args[0]}
+	path, err := exec.LookPath(command[0])
+	if err == nil {
+		err = syscall.Exec(path, append(command, os.Args[1:]...), append(os.Environ(), inNamespaces+"=1"))
+	}
+	panic(err)
+}
+
 // fixture is a guest's root with a disk, which is a loop device over a file.
 type fixture struct {
 	t         *testing.T
@@ -26,9 +42,6 @@ type fixture struct {
 	// grown are the sizes to which the file system was to grow. The kernel grows one only for CAP_SYS_RESOURCE, which not
 	// every root has; e2e tests do it in a guest.
 	grown []uint64
-	// groups are the process groups of the programs that the test has started. Unmount may end no others: the machine's
-	// other processes may be in mount namespaces that have a copy of the disk's mount.
-	groups []int
 }
 
 const (
@@ -71,14 +84,8 @@ func newFixture(t *testing.T, format func(file string)) *fixture {
 		f.grown = append(f.grown, bytes)
 		return nil
 	}
-	f.workspace.mayEnd = f.hasStarted
 	t.Cleanup(f.leave)
 	return f
-}
-
-func (f *fixture) hasStarted(pid int) bool {
-	group, err := unix.Getpgid(pid)
-	return err == nil && slices.Contains(f.groups, group)
 }
 
 // start runs a program, which writes a line when it is ready, until the test ends. It returns a channel that is closed
@@ -96,7 +103,6 @@ func (f *fixture) start(directory string, command ...string) <-chan struct{} {
 		f.t.Fatal(err)
 	}
 	group := program.Process.Pid
-	f.groups = append(f.groups, group)
 	ended := make(chan struct{})
 	f.t.Cleanup(func() {
 		_ = unix.Kill(-group, unix.SIGKILL)

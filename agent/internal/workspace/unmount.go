@@ -44,7 +44,7 @@ func (w *Workspace) Unmount(limit time.Duration, abandon bool) error {
 	if err := errors.Join(unix.Fstat(int(top.Fd()), &state), top.Close()); err != nil {
 		return err
 	}
-	err = w.release(path, state.Dev, limit)
+	err = release(path, state.Dev, limit)
 	if err != nil {
 		w.restore(state.Dev)
 	}
@@ -80,10 +80,10 @@ func (w *Workspace) restore(device uint64) {
 }
 
 // release unmounts a device everywhere, and ends the processes that use it until that succeeds.
-func (w *Workspace) release(path string, device uint64, limit time.Duration) error {
+func release(path string, device uint64, limit time.Duration) error {
 	start := time.Now()
 	for {
-		users, err := w.endUsers(device, time.Since(start) > limit/thoroughAfter)
+		users, err := endUsers(device, time.Since(start) > limit/thoroughAfter)
 		if err != nil {
 			return err
 		}

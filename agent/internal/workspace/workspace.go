@@ -31,8 +31,6 @@ type Workspace struct {
 	find func() (disk string, err error)
 	// resize grows a mounted ext4 to a number of bytes.
 	resize func(top *os.File, bytes uint64) error
-	// mayEnd reports whether Unmount may kill a process that uses the disk.
-	mayEnd func(pid int) bool
 
 	// changing is held while the disk is mounted, grown or unmounted.
 	changing sync.Mutex
@@ -49,9 +47,7 @@ type Workspace struct {
 // New returns the Workspace of the guest with the given root.
 func New(root string) *Workspace {
 	find := func() (string, error) { return blockdevice.Find("/sys", serial) }
-	return &Workspace{
-		root: root, find: find, resize: blockdevice.GrowFileSystem, mayEnd: isUserProcess, syncing: make(chan struct{}, 1),
-	}
+	return &Workspace{root: root, find: find, resize: blockdevice.GrowFileSystem, syncing: make(chan struct{}, 1)}
 }
 
 // Disk is what the host tells about the disk.
