@@ -83,9 +83,10 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	terminals := terminal.New(terminal.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	tunnels := tunnel.New(state)
 	identity := resume.NewIdentity("/")
-	disk := workspace.New("/")
+	place := workspace.New("/")
+	disk := workspace.NewService(workspace.Options{Workspace: place, Guest: state, SessionEnd: transport.SessionEnd})
 	resumption := resume.New(resume.Steps(resume.Options{
-		Random: machine.Random, Root: root, Identity: identity, Guest: state, Freezer: freeze, Workspace: disk,
+		Random: machine.Random, Root: root, Identity: identity, Guest: state, Freezer: freeze, Workspace: place,
 	}))
 	return api.Router{
 		"GET /ping":         ping,
@@ -106,6 +107,13 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"GET /list":         transfers.List,
 		"GET /metrics":      metrics.Get,
 		"POST /shutdown":    power.Shutdown,
+
+		"POST /workspace/mount":   disk.Mount,
+		"POST /workspace/grow":    disk.Grow,
+		"POST /workspace/sync":    disk.Sync,
+		"POST /workspace/freeze":  disk.Freeze,
+		"POST /workspace/thaw":    disk.Thaw,
+		"POST /workspace/unmount": disk.Unmount,
 	}
 }
 

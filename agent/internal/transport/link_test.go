@@ -367,3 +367,23 @@ func TestTheRequestsOfAnOlderSessionAreOverBeforeTheNextIsAnnounced(t *testing.T
 		t.Fatal("the request is still running")
 	}
 }
+
+func TestTheEndOfASessionIsAnnouncedToItsRequests(t *testing.T) {
+	_, port := socketPair(t)
+	s := newSession(port)
+	end := SessionEnd(s.requests)
+	select {
+	case <-end:
+		t.Fatal("the session has ended before its end")
+	default:
+	}
+	s.end()
+	select {
+	case <-end:
+	case <-time.After(testLimit):
+		t.Fatal("the end is not announced")
+	}
+	if SessionEnd(context.Background()) != nil {
+		t.Fatal("there is an end without a session")
+	}
+}

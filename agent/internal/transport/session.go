@@ -162,6 +162,14 @@ func HostMoved(ctx context.Context) bool {
 	return ok && s.endsWithin(endDetection)
 }
 
+// SessionEnd returns a channel that is closed when the session of a request ends. Without a session it is nil.
+func SessionEnd(ctx context.Context) <-chan struct{} {
+	if s, ok := ctx.Value(sessionKey{}).(*session); ok {
+		return s.ended
+	}
+	return nil
+}
+
 // endsWithin decides by the state, not by the event that woke it: in a machine that was just restored, the time can be
 // up before the wait begins.
 func (s *session) endsWithin(limit time.Duration) bool {

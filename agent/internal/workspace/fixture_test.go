@@ -5,12 +5,32 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"coppice/agent/internal/agenttest"
 	"coppice/agent/internal/guest"
 )
+
+// inNamespaces is set in the environment of the process that runs the tests.
+const inNamespaces = "COPPICE_TEST_NAMESPACES"
+
+// TestMain runs the tests in mount and process namespaces of their own. Unmount ends processes, and may see none of the
+// machine's; and a program that starts meanwhile may not get a copy of the tests' mounts, which would keep them in use.
+func TestMain(m *testing.M) {
+	if os.Getenv(inNamespaces) != "" {
+		os.Exit(m.Run())
+	}
+	command := []string{"unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", os.Args[0]}
+	path, err := exec.LookPath(command[0])
+	if err == nil {
+		err = syscall.Exec(path, append(command, os.Args[1:]...), append(os.Environ(), inNamespaces+"=1"))
+	}
+	panic(err)
+}
 
 // fixture is a guest's root with a disk, which is a loop device over a file.
 type fixture struct {
@@ -68,6 +88,40 @@ func newFixture(t *testing.T, format func(file string)) *fixture {
 	return f
 }
 
+// start runs a program, which writes a line when it is ready, until the test ends. It returns a channel that is closed
+// when the program has ended.
+func (f *fixture) start(directory string, command ...string) <-chan struct{} {
+	f.t.Helper()
+	program := exec.Command(command[0], command[1:]...)
+	program.Dir = directory
+	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	output, err := program.StdoutPipe()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	group := program.Process.Pid
+	ended := make(chan struct{})
+	f.t.Cleanup(func() {
+		_ = unix.Kill(-group, unix.SIGKILL)
+		<-ended
+	})
+	readErr := output.(*os.File).SetReadDeadline(time.Now().Add(agenttest.Limit))
+	if readErr == nil {
+		_, readErr = output.Read(make([]byte, 1))
+	}
+	go func() {
+		_ = program.Wait()
+		close(ended)
+	}()
+	if readErr != nil {
+		f.t.Fatal(command, readErr)
+	}
+	return ended
+}
+
 func formatted(t *testing.T, options ...string) func(file string) {
 	return func(file string) {
 		run(t, "mke2fs", append([]string{"-q", "-F", "-t", "ext4"}, append(options, file)...)...)
@@ -93,6 +147,9 @@ func (f *fixture) leave() {
 	if f.workspace.top == nil {
 		return
 	}
+	agenttest.Eventually(f.t, "no freeze is in progress", func() bool { return !f.workspace.isHeld() })
+	f.workspace.syncing <- struct{}{}
+	defer func() { <-f.workspace.syncing }()
 	_ = f.workspace.top.Close()
 	f.workspace.top = nil
 	if err := unix.Unmount(f.path(""), 0); err != nil {

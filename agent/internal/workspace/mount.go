@@ -36,6 +36,10 @@ func damaged(reason string) error {
 
 // mountDisk mounts the disk and returns the top directory of its file system.
 func (w *Workspace) mountDisk(device string, settings guest.Settings) (top *os.File, err error) {
+	// A second mount of a device shows the first one's file system, with what the kernel has cached of it.
+	if isInUse(device) {
+		return nil, unusable("it is still mounted or otherwise in use; call POST /workspace/unmount first")
+	}
 	super, deviceBytes, err := readSuperblock(device, true)
 	if err != nil {
 		return nil, unusable("%v", err)

@@ -15,8 +15,6 @@ import (
 	"path/filepath"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"coppice/agent/internal/blockdevice"
 	"coppice/agent/internal/fault"
 	"coppice/agent/internal/guest"
@@ -40,12 +38,16 @@ type Workspace struct {
 	// top is the top directory of the mounted file system, or nil. It reaches the file system even if root in the guest
 	// has mounted something else at /workspace.
 	top *os.File
+	// hold is the freeze in progress, or nil.
+	hold *hold
+	// syncing has a value while a sync is in progress.
+	syncing chan struct{}
 }
 
 // New returns the Workspace of the guest with the given root.
 func New(root string) *Workspace {
 	find := func() (string, error) { return blockdevice.Find("/sys", serial) }
-	return &Workspace{root: root, find: find, resize: blockdevice.GrowFileSystem}
+	return &Workspace{root: root, find: find, resize: blockdevice.GrowFileSystem, syncing: make(chan struct{}, 1)}
 }
 
 // Disk is what the host tells about the disk.
@@ -100,11 +102,20 @@ func (w *Workspace) Grow(disk Disk) error {
 		return err
 	}
 	defer func() { _ = mounted.Close() }()
+	if w.isHeld() {
+		return errFrozen()
+	}
 	device, err := w.await(disk)
 	if err != nil {
 		return err
 	}
 	return w.growToDevice(mounted, device)
+}
+
+func (w *Workspace) isHeld() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.hold != nil
 }
 
 // await returns the path of the disk once it has its size.
@@ -120,18 +131,15 @@ func (w *Workspace) await(disk Disk) (device string, err error) {
 func (w *Workspace) borrow() (*os.File, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.duplicateTop()
+}
+
+// duplicateTop does what borrow does. Call it with the lock held.
+func (w *Workspace) duplicateTop() (*os.File, error) {
 	if w.top == nil {
 		return nil, fault.New(fault.InvalidState, "no disk is mounted at /workspace")
 	}
 	return duplicate(w.top)
-}
-
-func duplicate(file *os.File) (*os.File, error) {
-	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("dup", err)
-	}
-	return os.NewFile(uintptr(fd), file.Name()), nil
 }
 
 func pointIn(root string) string { return filepath.Join(root, point) }
