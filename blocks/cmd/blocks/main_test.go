@@ -227,6 +227,11 @@ func live(t *testing.T, b *bench) {
 	if err != nil || !bytes.Equal(exported, model) {
 		t.Errorf("the export differs: %v", err)
 	}
+	exported, err = b.command("export", "--org", "o", "--disk", "f", "--format", "qcow2").Output()
+	if err != nil || os.WriteFile(filepath.Join(b.root, "exported"), exported, 0o600) != nil {
+		t.Fatal(err)
+	}
+	runTool(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", filepath.Join(b.root, "model"), filepath.Join(b.root, "exported"))
 	finish(t, s)
 }
 
