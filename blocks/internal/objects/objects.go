@@ -36,7 +36,8 @@ type Range struct {
 
 // Store is safe for concurrent use. Each operation ends with its context.
 type Store interface {
-	// Put writes or replaces an object. Nothing of it is visible until it returns; then it is durable.
+	// Put writes or replaces an object. Nothing of it is visible until it returns; then it is durable, and the caller may
+	// use the memory of the content for something else.
 	Put(ctx context.Context, key string, content []byte) error
 	// PutIfAbsent returns false if the key exists. Of several concurrent calls one wins.
 	PutIfAbsent(ctx context.Context, key string, content []byte) (bool, error)
