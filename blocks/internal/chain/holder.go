@@ -72,7 +72,11 @@ func (d *Disks) Take(ctx context.Context, org, disk, runner string, lease time.D
 		}
 	}
 	m := head.next(kindTake)
-	m.Epoch, m.Runner, m.LeaseMS, m.KeepFrom = head.Epoch+1, runner, lease.Milliseconds(), head.Number
+	m.Epoch, m.Runner, m.LeaseMS = head.Epoch+1, runner, lease.Milliseconds()
+	// VMs of this runner may have survived it, and read the versions that it kept.
+	if head.Runner != runner {
+		m.KeepFrom = head.Number
+	}
 	version, err := d.appendTo(ctx, org, disk, head.Number, m)
 	return Taken{Version: version, Previous: head, IsRecovered: head.Runner != ""}, err
 }
@@ -127,8 +131,25 @@ func (d *Disks) Release(ctx context.Context, at Holding) (Version, error) {
 	})
 }
 
-// Snapshot names the head, which is kept until the snapshot is removed. If no runner holds the disk, at has none.
+// Snapshot names the head, which is kept until the snapshot is removed. If no runner holds the disk, at has none. A
+// repeated call returns the snapshot, unless the content changed since.
 func (d *Disks) Snapshot(ctx context.Context, at Holding, name string) (Version, error) {
+	head, err := d.Held(ctx, at)
+	for version := head; err == nil && name != ""; {
+		if version.Kind == kindSnapshot && version.Name == name {
+			return d.Find(ctx, at.Org, at.Disk, version.Number)
+		}
+		if version.isWrite() {
+			break
+		}
+		if version, err = d.Get(ctx, at.Org, at.Disk, version.Number-1); errors.Is(err, ErrNoData) {
+			err = nil
+			break
+		}
+	}
+	if err != nil {
+		return Version{}, err
+	}
 	return d.change(ctx, at, func(head Version) (Manifest, error) {
 		m := head.next(kindSnapshot)
 		m.Name = name

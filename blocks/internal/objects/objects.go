@@ -17,6 +17,8 @@ const MaxBytes = 64 << 20
 var (
 	// ErrNotFound says that there is no such object, or no byte in the range.
 	ErrNotFound = errors.New("there is no such object")
+	// ErrFull says that the store has no space left.
+	ErrFull = errors.New("the object store is full")
 	// ErrUnavailable says that the store did not answer, or asked to come back later. The same operation may succeed.
 	ErrUnavailable = errors.New("the object store is unavailable")
 )
