@@ -2,16 +2,28 @@ package main
 
 import (
 	"context"
-	"io"
+	"fmt"
+	"os"
 
 	"coppice/blocks/internal/blockmap"
-	"coppice/blocks/internal/chain"
+	"coppice/blocks/internal/drain"
+	"coppice/blocks/internal/export"
+	"coppice/blocks/internal/supervise"
 )
 
-const streamBytes = 4 << 20
-
-// exportDisk writes a version. Its output is complete only if the command succeeds.
-func exportDisk(ctx context.Context, chosen options, disks *chain.Disks, source *blockmap.Source, out io.Writer) error {
+// runExport writes a version. Its output is complete only if the command succeeds: a version that no snapshot keeps may
+// be collected meanwhile.
+func runExport(ctx context.Context, chosen options, out *os.File) error {
+	if chosen.uid != 0 {
+		if err := supervise.BecomeUnprivileged(chosen.uid); err != nil {
+			return err
+		}
+	}
+	chosen.cache = "" // it belongs to the server
+	disks, source, _, err := open(ctx, chosen)
+	if err != nil {
+		return err
+	}
 	number := chosen.version
 	if number == 0 {
 		head, err := disks.Head(ctx, chosen.org, chosen.disk)
@@ -32,15 +44,12 @@ func exportDisk(ctx context.Context, chosen options, disks *chain.Disks, source 
 	if err != nil {
 		return err
 	}
-	buffer := make([]byte, streamBytes)
-	for offset := int64(0); offset < version.Size(); offset += int64(len(buffer)) {
-		buffer = buffer[:min(streamBytes, version.Size()-offset)]
-		if err := version.ReadAt(ctx, buffer, offset); err != nil {
-			return err
-		}
-		if _, err := out.Write(buffer); err != nil {
-			return err
-		}
+	switch chosen.format {
+	case drain.FormatRaw:
+		return export.Raw(ctx, version, out)
+	case drain.FormatQcow2:
+		return export.Qcow2(ctx, version, out)
+	default:
+		return fmt.Errorf("--format is %.20q; must be %s or %s", chosen.format, drain.FormatRaw, drain.FormatQcow2)
 	}
-	return nil
 }

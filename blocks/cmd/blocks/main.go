@@ -1,7 +1,7 @@
 // Command blocks keeps persistent disks in the object store and serves their versions to virtual machines.
 //
 //	blocks serve   answers requests on standard input (package serve), and NBD on the socket of --socket
-//	blocks export  writes a version of a disk to standard output
+//	blocks export  writes a version of a disk to standard output, as a raw file or as qcow2
 //
 // The store is that of COPPICE_OBJECT_STORE; its credentials are in the environment.
 package main
@@ -27,7 +27,7 @@ type options struct {
 	socket                string
 	listen, overlays, uid int
 	readTime              time.Duration
-	org, disk             string
+	org, disk, format     string
 	version               int64
 	flags                 *flag.FlagSet
 }
@@ -56,11 +56,7 @@ func run(ctx context.Context, arguments []string) error {
 		}
 		return runServer(ctx, chosen)
 	case "export":
-		disks, source, _, err := open(ctx, chosen)
-		if err != nil {
-			return err
-		}
-		return exportDisk(ctx, chosen, disks, source, os.Stdout)
+		return runExport(ctx, chosen, os.Stdout)
 	default:
 		return fmt.Errorf("there is no subcommand %q: serve or export", arguments[0])
 	}
@@ -91,13 +87,14 @@ func parse(name string, arguments []string) (chosen options, err error) {
 	flags.Int64Var(&chosen.cacheMiB, "cache-mib", 4096, "size limit of the cache")
 	flags.Int64Var(&chosen.memoryMiB, "memory-mib", 256, "limit of the content of NBD requests in progress")
 	flags.StringVar(&chosen.socket, "socket", "", "path of the NBD socket; empty for none")
-	flags.IntVar(&chosen.uid, "uid", 0, "user and group id to serve as; 0 for those of the caller")
+	flags.IntVar(&chosen.uid, "uid", 0, "user and group id to become; 0 for those of the caller")
 	flags.IntVar(&chosen.listen, "listen-fd", -1, "descriptor of the listening NBD socket: serve without a supervisor")
 	flags.IntVar(&chosen.overlays, "overlays-fd", -1, "descriptor of the directory of overlays")
 	flags.DurationVar(&chosen.readTime, "read-time", time.Hour, "how long a read waits for the object store")
 	flags.StringVar(&chosen.org, "org", "", "organization of the disk (export)")
 	flags.StringVar(&chosen.disk, "disk", "", "id of the disk (export)")
-	flags.Int64Var(&chosen.version, "version", 0, "version to export; 0 for the newest")
+	flags.StringVar(&chosen.format, "format", "raw", "raw or qcow2 (export)")
+	flags.Int64Var(&chosen.version, "version", 0, "version; 0 for the newest (export)")
 	chosen.flags = flags
 	err = flags.Parse(arguments)
 	if err == nil && flags.NArg() > 0 {

@@ -212,7 +212,16 @@ func live(t *testing.T, b *bench) {
 		t.Errorf("dirty: %v", dirty)
 	}
 	snapshot := s.must(`"op":"snapshot","org":"o","disk":"d","runner":"r1","epoch":1,"name":"s"`)
-	s.must(fmt.Sprintf(`"op":"fork","org":"o","disk":"d","version":%v,"to":"f"`, snapshot["version"]))
+	for range 2 {
+		again := s.must(`"op":"snapshot","org":"o","disk":"d","runner":"r1","epoch":1,"name":"s"`)
+		forked := s.must(fmt.Sprintf(`"op":"fork","org":"o","disk":"d","version":%v,"to":"f"`, snapshot["version"]))
+		if again["version"] != snapshot["version"] || forked["version"] != 1.0 {
+			t.Errorf("repeated: %v, %v", again, forked)
+		}
+	}
+	if listed := s.must(`"op":"snapshots","org":"o","disk":"d"`)["snapshots"].([]any); len(listed) != 1 || listed[0].(map[string]any)["name"] != "s" {
+		t.Errorf("snapshots: %v", listed)
+	}
 	b.compare(s.load("f", 1))
 	runTool(t, "cp", "--sparse=always", filepath.Join(b.root, "model"), filepath.Join(b.vmPath, "image"))
 	load := `"op":"import","org":"o","disk":"i","overlay":"image","format":"raw"`
@@ -227,6 +236,11 @@ func live(t *testing.T, b *bench) {
 	if err != nil || !bytes.Equal(exported, model) {
 		t.Errorf("the export differs: %v", err)
 	}
+	exported, err = b.command("export", "--org", "o", "--disk", "f", "--format", "qcow2").Output()
+	if err != nil || os.WriteFile(filepath.Join(b.root, "exported"), exported, 0o600) != nil {
+		t.Fatal(err)
+	}
+	runTool(t, "qemu-img", "compare", "-f", "raw", "-F", "qcow2", filepath.Join(b.root, "model"), filepath.Join(b.root, "exported"))
 	finish(t, s)
 }
 
@@ -234,7 +248,7 @@ func refuse(t *testing.T, s *server) {
 	for request, want := range map[string]string{
 		`"op":"delete","org":"o","disk":"d"`:                    "held",
 		`"op":"fork","org":"o","disk":"d","version":1,"to":"g"`: "no_data",
-		`"op":"fork","org":"o","disk":"d","version":5,"to":"f"`: "exists",
+		`"op":"fork","org":"o","disk":"d","version":5,"to":"i"`: "exists",
 		`"op":"load","org":"o","disk":"none","version":1`:       "no_disk",
 		`"op":"nothing"`: "invalid",
 		`"op":"import","org":"o","disk":"d","overlay":"image","format":"raw"`:                   "exists",

@@ -34,6 +34,7 @@ type Builder struct {
 	upload  segment.Hash
 	uploads *uploads
 	segment *segment.Writer
+	pending pipeline
 	stats   Stats
 
 	leaf      *Leaf
@@ -43,15 +44,18 @@ type Builder struct {
 
 	block      int64
 	data, zero uint16
-	content    [segment.BlockBytes]byte
+	content    *buffer
 }
 
 // NewBuilder begins an upload, whose random id is unique. The caller closes it.
 func NewBuilder(ctx context.Context, base *Version, upload segment.Hash) *Builder {
-	return &Builder{
+	b := &Builder{
 		base: base, root: Root{Leaves: append([]segment.Hash(nil), base.root.Leaves...)}, upload: upload,
 		uploads: newUploads(ctx, base.source.Store), segment: segment.NewWriter(), leafIndex: -1, block: -1,
+		content: newBuffer(),
 	}
+	b.pending = pipeline{frame: b.place, leaf: b.putLeaf}
+	return b
 }
 
 // Close stops the upload, if it is not finished.
@@ -142,16 +146,16 @@ func (b *Builder) finishBlock(ctx context.Context) error {
 		}
 		pieces = nil
 	}
-	if b.data != 0 {
-		place, err := b.store()
-		if err != nil {
-			return err
-		}
-		pieces = append(pieces, Piece{Place: place, Stored: b.data, Used: b.data})
+	data := b.data
+	if data != 0 {
+		pieces = append(pieces, Piece{Stored: data, Used: data})
 	}
 	b.leaf.Blocks[at], b.isChanged = pieces, true
 	b.data, b.zero = 0, 0
-	return nil
+	if data == 0 {
+		return nil
+	}
+	return b.store(&pieces[len(pieces)-1])
 }
 
 // merge adds the older pages of the block to the new ones.
@@ -178,17 +182,31 @@ func packPages(block []byte, pages uint16) []byte {
 	return packed
 }
 
-func (b *Builder) store() (segment.Place, error) {
-	pages := b.content[:]
-	if b.data != allPages {
-		pages = packPages(pages, b.data)
+// store begins to encode the pages of a piece.
+func (b *Builder) store(piece *Piece) error {
+	pages := b.content
+	b.content = newBuffer()
+	length := 0
+	for page := range pagesPerBlock {
+		if piece.Stored>>page&1 == 0 {
+			continue
+		}
+		if from := page * segment.PageBytes; from != length {
+			copy(pages[length:], pages[from:from+segment.PageBytes])
+		}
+		length += segment.PageBytes
 	}
-	place := b.segment.Append(pages)
-	b.stats.FrameBytes += int64(place.Length)
+	return b.pending.addFrame(piece, pages, length)
+}
+
+// place stores a frame that is encoded.
+func (b *Builder) place(piece *Piece, frame segment.Frame) error {
+	piece.Place = b.segment.Append(frame)
+	b.stats.FrameBytes += int64(piece.Length)
 	if b.segment.IsFull() {
-		return place, b.finishSegment()
+		return b.finishSegment()
 	}
-	return place, nil
+	return nil
 }
 
 func (b *Builder) finishSegment() error {
@@ -198,14 +216,14 @@ func (b *Builder) finishSegment() error {
 	full := b.segment
 	b.segment = segment.NewWriter()
 	b.stats.Segments++
-	return b.uploads.put(b.uploads.segments, segment.Key(b.base.org, full.ID()), full.Bytes())
+	return b.uploads.put(b.uploads.segments, segment.Key(b.base.org, full.ID()), full.Bytes(), full.Free)
 }
 
 func (b *Builder) openLeaf(ctx context.Context, index int64) error {
 	if index == b.leafIndex {
 		return nil
 	}
-	if err := b.putLeaf(); err != nil {
+	if err := b.closeLeaf(); err != nil {
 		return err
 	}
 	older, err := b.base.source.Leaf(ctx, b.base.org, b.base.root.leaf(index))
@@ -221,10 +239,10 @@ func (b *Builder) openLeaf(ctx context.Context, index int64) error {
 func (b *Builder) finishLeaf(ctx context.Context) error {
 	err := b.finishBlock(ctx)
 	b.block = -1
-	return errors.Join(err, b.putLeaf())
+	return errors.Join(err, b.closeLeaf())
 }
 
-func (b *Builder) putLeaf() error {
+func (b *Builder) closeLeaf() error {
 	leaf, index := b.leaf, b.leafIndex
 	b.leaf, b.leafIndex = nil, -1
 	if leaf == nil || !b.isChanged {
@@ -234,17 +252,25 @@ func (b *Builder) putLeaf() error {
 		b.root.set(index, segment.Hash{})
 		return nil
 	}
+	return b.pending.addLeaf(index, leaf)
+}
+
+// putLeaf stores a leaf whose frames have their places.
+func (b *Builder) putLeaf(index int64, leaf *Leaf) error {
 	stored := leaf.encode(b.upload)
 	name := segment.HashOf(stored)
 	b.root.set(index, name)
 	b.stats.Leaves++
 	b.stats.MapBytes += int64(len(stored))
-	return b.uploads.put(b.uploads.slots, LeafKey(b.base.org, name), stored)
+	return b.uploads.put(b.uploads.slots, LeafKey(b.base.org, name), stored, func() {})
 }
 
 // Finish returns the root of the new version when all objects are durable.
 func (b *Builder) Finish(ctx context.Context) (segment.Hash, Stats, error) {
 	if err := b.finishLeaf(ctx); err != nil {
+		return segment.Hash{}, b.stats, err
+	}
+	if err := b.pending.reduce(0); err != nil {
 		return segment.Hash{}, b.stats, err
 	}
 	if err := b.finishSegment(); err != nil {
@@ -259,7 +285,7 @@ func (b *Builder) Finish(ctx context.Context) (segment.Hash, Stats, error) {
 	stored := b.root.encode(b.upload)
 	name := segment.HashOf(stored)
 	b.stats.MapBytes += int64(len(stored))
-	if err := b.uploads.put(b.uploads.slots, RootKey(b.base.org, name), stored); err != nil {
+	if err := b.uploads.put(b.uploads.slots, RootKey(b.base.org, name), stored, func() {}); err != nil {
 		return segment.Hash{}, b.stats, err
 	}
 	return name, b.stats, b.uploads.wait()

@@ -17,6 +17,7 @@ const (
 	leafMemory   = 48 << 10
 	leafCount    = 1024
 	frameMemory  = 64 << 20
+	chunkMemory  = 32 << 20
 	maxFetches   = 32
 	corruptTries = 2
 )
@@ -28,6 +29,8 @@ type Source struct {
 
 	leaves *cache.Memory[segment.Hash, *Leaf]
 	frames *cache.Memory[segment.Place, []byte]
+	// chunks are kept in memory only if there is no disk: a chunk has several frames.
+	chunks *cache.Memory[string, []byte]
 	slots  chan struct{}
 
 	mutex   sync.Mutex
@@ -47,6 +50,7 @@ func NewSource(store objects.Store, disk *cache.Disk) *Source {
 		disk:    disk,
 		leaves:  cache.NewMemory[segment.Hash, *Leaf](leafCount * leafMemory),
 		frames:  cache.NewMemory[segment.Place, []byte](frameMemory),
+		chunks:  cache.NewMemory[string, []byte](chunkMemory),
 		slots:   make(chan struct{}, maxFetches),
 		flights: map[string]*flight{},
 	}
@@ -153,11 +157,16 @@ func (s *Source) part(ctx context.Context, org string, id segment.Hash, chunk ui
 		}
 		// It is absent, or torn and too short.
 		s.disk.Drop(name)
+	} else if content, ok := s.chunks.Find(name); ok && first+length <= int64(len(content)) {
+		return content[first : first+length], nil
 	}
 	part := objects.Range{Offset: int64(chunk) * chunkBytes, Length: chunkBytes}
 	content, err := s.fetch(ctx, name, segment.Key(org, id), part)
 	if err != nil {
 		return nil, err
+	}
+	if s.disk == nil {
+		s.chunks.Add(name, content, int64(len(content)))
 	}
 	// A part that is too short fails when it is decoded.
 	return content[min(first, int64(len(content))):min(first+length, int64(len(content)))], nil
@@ -220,6 +229,7 @@ func (s *Source) drop(name string) {
 	if s.disk != nil {
 		s.disk.Drop(name)
 	}
+	s.chunks.Drop(name)
 }
 
 func chunkName(id segment.Hash, chunk uint32) string {

@@ -29,8 +29,8 @@ func newUploads(ctx context.Context, store objects.Store) *uploads {
 		slots: make(chan struct{}, maxUploads), segments: make(chan struct{}, maxSegmentUploads)}
 }
 
-// put waits for a free slot, not for the upload.
-func (u *uploads) put(slots chan struct{}, key string, content []byte) error {
+// put waits for a free slot, not for the upload. When the content is not needed any more, it calls free.
+func (u *uploads) put(slots chan struct{}, key string, content []byte, free func()) error {
 	select {
 	case slots <- struct{}{}:
 	case <-u.context.Done():
@@ -43,6 +43,7 @@ func (u *uploads) put(slots chan struct{}, key string, content []byte) error {
 		err := objects.Retry(u.context, "uploading "+key, func(ctx context.Context) error {
 			return u.store.Put(ctx, key, content)
 		})
+		free()
 		if err != nil {
 			u.cancel(err)
 		}

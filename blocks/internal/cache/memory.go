@@ -38,6 +38,16 @@ func (m *Memory[K, V]) Find(key K) (value V, ok bool) {
 	return element.Value.(*memoryEntry[K, V]).value, true
 }
 
+// Drop removes a value.
+func (m *Memory[K, V]) Drop(key K) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if element, ok := m.entries[key]; ok {
+		m.used -= m.order.Remove(element).(*memoryEntry[K, V]).size
+		delete(m.entries, key)
+	}
+}
+
 // Add keeps a value of size bytes, and drops others.
 func (m *Memory[K, V]) Add(key K, value V, size int64) {
 	m.mutex.Lock()

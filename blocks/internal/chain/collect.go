@@ -2,7 +2,6 @@ package chain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -100,7 +99,7 @@ func (p *pass) readMark(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(body, &p.before)
+	return decodeRecord(last, body, &p.before)
 }
 
 func (p *pass) listObjects(ctx context.Context) error {
@@ -128,8 +127,8 @@ func (p *pass) readAnnouncements(ctx context.Context) error {
 			return err
 		}
 		var a announcement
-		if err := json.Unmarshal(body, &a); err != nil {
-			return fmt.Errorf("%w: %s", segment.ErrCorrupt, info.Key)
+		if err := decodeRecord(info.Key, body, &a); err != nil {
+			return err
 		}
 		p.now.Announced = append(p.now.Announced, info.Key)
 		for _, root := range a.Holds {
@@ -222,11 +221,12 @@ func (p *pass) deleteManifests(ctx context.Context) error {
 }
 
 func (p *pass) writeMark(ctx context.Context) error {
-	body, err := json.Marshal(p.now)
+	key := p.markKey(p.result.Pass)
+	body, err := encodeRecord(key, p.now)
 	if err != nil {
 		return err
 	}
-	isWritten, err := p.Disks.Store.PutIfAbsent(ctx, p.markKey(p.result.Pass), body)
+	isWritten, err := p.Disks.Store.PutIfAbsent(ctx, key, body)
 	if err != nil || !isWritten || p.result.Pass < 3 {
 		return err
 	}

@@ -72,7 +72,11 @@ func (d *Disks) Take(ctx context.Context, org, disk, runner string, lease time.D
 		}
 	}
 	m := head.next(kindTake)
-	m.Epoch, m.Runner, m.LeaseMS, m.KeepFrom = head.Epoch+1, runner, lease.Milliseconds(), head.Number
+	m.Epoch, m.Runner, m.LeaseMS = head.Epoch+1, runner, lease.Milliseconds()
+	// VMs of this runner may have survived it, and read the versions that it kept.
+	if head.Runner != runner {
+		m.KeepFrom = head.Number
+	}
 	version, err := d.appendTo(ctx, org, disk, head.Number, m)
 	return Taken{Version: version, Previous: head, IsRecovered: head.Runner != ""}, err
 }

@@ -56,8 +56,8 @@ func (i Import) Commit(ctx context.Context, upload *Upload, root segment.Hash) (
 
 func (i Import) exists() error { return fmt.Errorf("%w: %s/%s", ErrExists, i.Org, i.Disk) }
 
-// findImport returns the version that an earlier attempt made, or none if an earlier attempt was interrupted. For every
-// other disk it fails.
+// findImport returns the head if it has the content that an earlier attempt imported, or none if an earlier attempt was
+// interrupted. For every other disk it fails.
 func (d *Disks) findImport(ctx context.Context, i Import) (Version, error) {
 	head, err := d.open(ctx, i.Org, i.Disk)
 	if errors.Is(err, ErrNoDisk) {
@@ -66,14 +66,14 @@ func (d *Disks) findImport(ctx context.Context, i Import) (Version, error) {
 	if err != nil {
 		return Version{}, err
 	}
-	found, ok, err := d.FindSource(ctx, head, Holding{Org: i.Org, Disk: i.Disk}, i.source())
+	last, err := d.lastWrite(ctx, i.Org, i.Disk, head)
 	switch {
 	case err != nil:
 		return Version{}, err
-	case !ok || found.SizeBytes != i.SizeBytes:
+	case last.Source != i.source() || head.SizeBytes != i.SizeBytes:
 		return Version{}, i.exists()
-	case found.Kind == kindImport:
-		return found, nil
+	case last.Kind == kindImport:
+		return head, nil
 	case !isUntouched(head):
 		return Version{}, i.exists()
 	}

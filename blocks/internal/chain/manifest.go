@@ -12,7 +12,6 @@ package chain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -182,7 +181,8 @@ func (d *Disks) remember(prefix string, number int64) {
 
 // Get reads one version.
 func (d *Disks) Get(ctx context.Context, org, disk string, number int64) (Version, error) {
-	body, err := d.Store.Get(ctx, manifestKey(org, disk, number), objects.Range{})
+	key := manifestKey(org, disk, number)
+	body, err := d.Store.Get(ctx, key, objects.Range{})
 	if errors.Is(err, objects.ErrNotFound) {
 		return Version{}, fmt.Errorf("%w: %s/%s version %d", ErrNoData, org, disk, number)
 	}
@@ -190,8 +190,11 @@ func (d *Disks) Get(ctx context.Context, org, disk string, number int64) (Versio
 		return Version{}, err
 	}
 	version := Version{Number: number}
-	if err := json.Unmarshal(body, &version.Manifest); err != nil || version.Format != manifestFormat {
-		return Version{}, fmt.Errorf("%w: manifest %d of %s/%s", segment.ErrCorrupt, number, org, disk)
+	if err := decodeRecord(key, body, &version.Manifest); err != nil {
+		return Version{}, err
+	}
+	if version.Format != manifestFormat {
+		return Version{}, fmt.Errorf("%s has the format %d: a newer program wrote it", key, version.Format)
 	}
 	return version, nil
 }
@@ -203,12 +206,12 @@ func (d *Disks) appendTo(ctx context.Context, org, disk string, head int64, m Ma
 	if m.DrainedMS == 0 {
 		m.DrainedMS = m.TimeMS
 	}
-	body, err := json.Marshal(m)
+	number := head + 1
+	key := manifestKey(org, disk, number)
+	body, err := encodeRecord(key, m)
 	if err != nil {
 		return Version{}, err
 	}
-	number := head + 1
-	key := manifestKey(org, disk, number)
 	isWritten, err := d.Store.PutIfAbsent(ctx, key, body)
 	if err != nil {
 		return Version{}, err
@@ -220,7 +223,9 @@ func (d *Disks) appendTo(ctx context.Context, org, disk string, head int64, m Ma
 		if err != nil {
 			return Version{}, err
 		}
-		return Version{}, fmt.Errorf("%w: %s/%s is beyond version %d", ErrConflict, org, disk, number)
+		// Nobody was told of this manifest. If it is a snapshot, it must not be kept.
+		err := d.Store.Put(ctx, removedKey(org, disk, number), []byte("overtaken"))
+		return Version{}, errors.Join(fmt.Errorf("%w: %s/%s is beyond version %d", ErrConflict, org, disk, number), err)
 	}
 	d.remember(chainPrefix(org, disk), number)
 	return Version{Number: number, Manifest: m}, nil

@@ -120,7 +120,8 @@ func (w *world) create(ctx context.Context, key string, content []byte) (bool, e
 	parts := strings.Split(key, "/")
 	version := chain.Version{}
 	_, _ = fmt.Sscanf(parts[3], "%d", &version.Number)
-	if err := json.Unmarshal(content, &version.Manifest); err != nil {
+	line, _, _ := bytes.Cut(content, []byte("\n"))
+	if err := json.Unmarshal(line, &version.Manifest); err != nil {
 		w.t.Errorf("%s: %v", key, err)
 	}
 	head := w.heads[parts[2]]

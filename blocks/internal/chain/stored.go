@@ -3,6 +3,7 @@ package chain
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"coppice/blocks/internal/blockmap"
 	"coppice/blocks/internal/objects"
@@ -46,14 +47,44 @@ func (d *Disks) StoredBytes(ctx context.Context, source *blockmap.Source, org, d
 }
 
 func (d *Disks) keptRoots(ctx context.Context, source *blockmap.Source, org, disk string) (roots []*blockmap.Root, err error) {
-	head, err := d.open(ctx, org, disk)
+	versions, err := d.kept(ctx, org, disk)
 	if errors.Is(err, ErrNoDisk) {
 		return nil, nil
 	}
+	known := map[string]bool{}
+	for _, version := range versions {
+		if known[version.Root] {
+			continue
+		}
+		known[version.Root] = true
+		name, err := version.RootHash()
+		if err != nil {
+			return nil, err
+		}
+		root, err := source.Root(ctx, org, name)
+		if errors.Is(err, objects.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		roots = append(roots, root)
+	}
+	return roots, err
+}
+
+// Snapshots lists the snapshots of a disk that are not removed, in ascending order.
+func (d *Disks) Snapshots(ctx context.Context, org, disk string) ([]Version, error) {
+	versions, err := d.kept(ctx, org, disk)
+	return slices.DeleteFunc(versions, func(v Version) bool { return v.Kind != kindSnapshot }), err
+}
+
+// kept lists the versions of a disk whose data is kept, but not snapshots above KeepFrom that are removed.
+func (d *Disks) kept(ctx context.Context, org, disk string) (versions []Version, err error) {
+	head, err := d.open(ctx, org, disk)
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{}
 	for info, err := range d.Store.List(ctx, chainPrefix(org, disk), "") {
 		if err != nil {
 			return nil, err
@@ -75,24 +106,11 @@ func (d *Disks) keptRoots(ctx context.Context, source *blockmap.Source, org, dis
 				return nil, err
 			}
 		}
-		if isDead(head, version, isRemoved) || known[version.Root] {
-			continue
+		if !isRemoved && !isDead(head, version, false) {
+			versions = append(versions, version)
 		}
-		known[version.Root] = true
-		name, err := version.RootHash()
-		if err != nil {
-			return nil, err
-		}
-		root, err := source.Root(ctx, org, name)
-		if errors.Is(err, objects.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		roots = append(roots, root)
 	}
-	return roots, nil
+	return versions, nil
 }
 
 // storedInLeaf counts the frames of one place of the map. It reports the end of all own roots.

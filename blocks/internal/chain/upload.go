@@ -2,7 +2,6 @@ package chain
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -53,11 +52,12 @@ func (d *Disks) beginUpload(ctx context.Context, at Holding, roots ...string) (*
 
 func (d *Disks) announce(ctx context.Context, org string, id segment.Hash, a announcement) error {
 	a.TimeMS = d.Now().UnixMilli()
-	body, err := json.Marshal(a)
+	key := uploadKey(org, id)
+	body, err := encodeRecord(key, a)
 	if err != nil {
 		return err
 	}
-	return d.Store.Put(ctx, uploadKey(org, id), body)
+	return d.Store.Put(ctx, key, body)
 }
 
 // Commit writes the manifest with the new root. After ErrConflict all must be uploaded again: the collector may have
@@ -90,21 +90,38 @@ func (u *Upload) Abort(ctx context.Context) error {
 	return u.disks.Store.Delete(ctx, uploadKey(u.at.Org, u.ID))
 }
 
-// FindSource returns the version that an earlier attempt to drain the same overlay wrote.
-func (d *Disks) FindSource(ctx context.Context, head Version, at Holding, source string) (Version, bool, error) {
-	for number := head.Number; number >= head.KeepFrom && number > 0 && source != ""; number-- {
-		version, err := d.Get(ctx, at.Org, at.Disk, number)
+// lastWrite returns the newest version that may differ in content from the one before it. It returns none if that is not
+// kept any more.
+func (d *Disks) lastWrite(ctx context.Context, org, disk string, head Version) (Version, error) {
+	version := head
+	for !version.isWrite() {
+		var err error
+		version, err = d.Get(ctx, org, disk, version.Number-1)
 		if errors.Is(err, ErrNoData) {
-			continue
+			return Version{}, nil
 		}
 		if err != nil {
-			return Version{}, false, err
-		}
-		if version.Source == source {
-			return version, true, nil
+			return Version{}, err
 		}
 	}
-	return Version{}, false, nil
+	return version, nil
+}
+
+func (v Version) isWrite() bool {
+	switch v.Kind {
+	case kindCreate, kindFork, kindImport, kindDrain, kindRevert:
+		return true
+	}
+	return false
+}
+
+// IsDrained reports whether an overlay was the last that was drained, and nothing changed the content since. It returns
+// the version. An overlay that was drained before others is not found: when it is drained again, so must they be, because
+// it hides what they wrote.
+func (d *Disks) IsDrained(ctx context.Context, at Holding, head Version, source string) (Version, bool, error) {
+	last, err := d.lastWrite(ctx, at.Org, at.Disk, head)
+	isDrained := err == nil && source != "" && last.Kind == kindDrain && last.Source == source
+	return last, isDrained, err
 }
 
 // Fork makes a new disk that begins with a version of another one.
@@ -128,12 +145,24 @@ func (d *Disks) Fork(ctx context.Context, org, disk string, number int64, to str
 		Parent: &Parent{Disk: disk, Version: number}, KeepFrom: 1, DrainedMS: source.DrainedMS}
 	version, err := d.appendTo(ctx, org, to, 0, m)
 	if errors.Is(err, ErrConflict) {
-		err = fmt.Errorf("%w: %s/%s", ErrExists, org, to)
+		version, err = d.findFork(ctx, org, to, *m.Parent)
 	}
 	if err != nil {
 		return Version{}, err
 	}
 	return version, d.Store.Delete(ctx, uploadKey(org, id))
+}
+
+// findFork returns the head of a disk that an earlier attempt made.
+func (d *Disks) findFork(ctx context.Context, org, disk string, parent Parent) (Version, error) {
+	head, err := d.open(ctx, org, disk)
+	if err != nil && !errors.Is(err, ErrNoDisk) {
+		return Version{}, err
+	}
+	if err != nil || head.Parent == nil || *head.Parent != parent {
+		return Version{}, fmt.Errorf("%w: %s/%s", ErrExists, org, disk)
+	}
+	return head, nil
 }
 
 // Find returns a version whose data is kept.

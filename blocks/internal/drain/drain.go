@@ -19,7 +19,8 @@ const conflictTries = 3
 // Job is an overlay and the disk that it belongs to.
 type Job struct {
 	chain.Holding
-	// Source is a name that only this overlay ever has. Draining it again gives the version of the first time.
+	// Source is a name that only this overlay ever has. Draining it twice in a row gives the version of the first time. After
+	// a crash, all overlays that are left are drained in ascending order.
 	Source string
 	// KeepFrom is the oldest version that is still read; 0: none but the new one.
 	KeepFrom int64
@@ -75,9 +76,9 @@ func applyOnce(ctx context.Context, disks *chain.Disks, source *blockmap.Source,
 	if size > head.SizeBytes {
 		return Result{}, fmt.Errorf("the overlay has %d bytes, the disk %d", size, head.SizeBytes)
 	}
-	version, ok, err := disks.FindSource(ctx, head, job.Holding, job.Source)
-	if ok || err != nil {
-		return Result{Version: version, IsRepeated: ok}, err
+	version, isDrained, err := disks.IsDrained(ctx, job.Holding, head, job.Source)
+	if isDrained || err != nil {
+		return Result{Version: version, IsRepeated: isDrained}, err
 	}
 	upload, err := disks.BeginUpload(ctx, job.Holding)
 	if err != nil {
@@ -107,7 +108,11 @@ func build(ctx context.Context, source *blockmap.Source, org string, upload *cha
 	if err := fill(ctx, builder); err != nil {
 		return root, stats, err
 	}
-	return builder.Finish(ctx)
+	if root, stats, err = builder.Finish(ctx); err == nil && stats.ChangedBytes+stats.ZeroBytes == 0 {
+		// The same content keeps its name: a guest that has the former version mounted may continue on this one.
+		root = base
+	}
+	return root, stats, err
 }
 
 // Dirty counts the bytes of an overlay that a drain would upload.

@@ -6,15 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"coppice/blocks/internal/blockmap"
 	"coppice/blocks/internal/chain"
 	"coppice/blocks/internal/drain"
+	"coppice/blocks/internal/objects"
+	"coppice/blocks/testing/fakes3"
 	"coppice/blocks/testing/memory"
 )
 
@@ -142,4 +146,120 @@ func TestADrainMayCrashAnywhere(t *testing.T) {
 			check(t, disks, model)
 		}
 	}
+}
+
+// TestOverlaysThatACrashLeftAreDrainedInOrder drains two overlays, and both again, as a runner does that died before it
+// removed them.
+func TestOverlaysThatACrashLeftAreDrainedInOrder(t *testing.T) {
+	ctx, random, model := context.Background(), rand.New(rand.NewPCG(4, 3)), newModel(t)
+	disks := chain.New(memory.New())
+	source := blockmap.NewSource(disks.Store, nil)
+	at := hold(t, disks, testBytes)
+	overlays := []*os.File{makeOverlay(t, random, model), makeOverlay(t, random, model)}
+	drainAll := func(from int) (repeated int) {
+		for i, overlay := range overlays[from:] {
+			result, err := drain.Run(ctx, disks, source, drain.Job{Holding: at, Source: fmt.Sprint(from + i)}, overlay)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if result.IsRepeated {
+				repeated++
+			}
+		}
+		check(t, disks, model)
+		return repeated
+	}
+	drainAll(0)
+	taken, err := disks.Take(ctx, "o", "d", "r", 0)
+	if err != nil || !taken.IsRecovered {
+		t.Fatal(taken, err)
+	}
+	at.Epoch = taken.Epoch
+	if drainAll(0) != 0 {
+		t.Error("an overlay was skipped, although an older one was drained after it")
+	}
+	if drainAll(1) != 1 {
+		t.Error("the last overlay was drained once more")
+	}
+}
+
+func TestAnOverlayFromBeforeTheDiskGrewIsDrained(t *testing.T) {
+	ctx, random, model := context.Background(), rand.New(rand.NewPCG(6, 3)), newModel(t)
+	disks := chain.New(memory.New())
+	at := hold(t, disks, testBytes)
+	overlay := makeOverlay(t, random, model)
+	grown, err := disks.Grow(ctx, at, testBytes+mib)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := drain.Run(ctx, disks, blockmap.NewSource(disks.Store, nil), drain.Job{Holding: at}, overlay)
+	if err != nil || result.Version.SizeBytes != grown.SizeBytes {
+		t.Fatal(result, err)
+	}
+	check(t, disks, model)
+}
+
+// TestADrainSurvivesAStoreThatFailsHalfOfTheTime also loses answers to requests that the store carried out.
+func TestADrainSurvivesAStoreThatFailsHalfOfTheTime(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "test-key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test-secret")
+	ctx, random, model := context.Background(), rand.New(rand.NewPCG(7, 3)), newModel(t)
+	server := fakes3.Start()
+	defer server.Close()
+	var count atomic.Int64
+	server.Rule = func(r *http.Request) fakes3.Fault {
+		switch n := count.Add(1); {
+		case n%2 == 0:
+			return fakes3.Busy
+		case n%7 == 0:
+			return fakes3.LoseAnswer
+		case n%5 == 0 && r.Method == http.MethodGet:
+			return fakes3.BreakBody
+		}
+		return fakes3.None
+	}
+	store, err := objects.Open(ctx, server.Setting("p"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	health := &objects.Health{}
+	disks := chain.New(objects.Watch(store, health))
+	at := hold(t, disks, testBytes)
+	for i := range 2 {
+		overlay := makeOverlay(t, random, model)
+		source := blockmap.NewSource(disks.Store, nil)
+		if _, err := drain.Run(ctx, disks, source, drain.Job{Holding: at, Source: fmt.Sprint(i)}, overlay); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(t, disks, model)
+	if last := health.Last(); last.Error == "" || last.Success.IsZero() {
+		t.Errorf("%+v", last)
+	}
+}
+
+func TestAFullStoreFailsTheDrainAndChangesNothing(t *testing.T) {
+	ctx, random, model := context.Background(), rand.New(rand.NewPCG(8, 3)), newModel(t)
+	store := memory.New()
+	disks := chain.New(store)
+	at := hold(t, disks, testBytes)
+	overlay := makeOverlay(t, random, model)
+	store.Before = func(operation, key string) error {
+		if operation == "put" && strings.HasPrefix(key, "blocks/") {
+			return fmt.Errorf("putting %s: %w", key, objects.ErrFull)
+		}
+		return nil
+	}
+	job := drain.Job{Holding: at, Source: "1"}
+	if _, err := drain.Run(ctx, disks, blockmap.NewSource(store, nil), job, overlay); !errors.Is(err, objects.ErrFull) {
+		t.Fatal(err)
+	}
+	if keys := store.Keys("uploads/"); len(keys) > 0 {
+		t.Errorf("announcements stay: %v", keys)
+	}
+	store.Before = nil
+	if _, err := drain.Run(ctx, disks, blockmap.NewSource(store, nil), job, overlay); err != nil {
+		t.Fatal(err)
+	}
+	check(t, disks, model)
 }

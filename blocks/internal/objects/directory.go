@@ -191,6 +191,9 @@ func (d *Directory) place(ctx context.Context, key string, content []byte, move 
 			break
 		}
 	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("putting %s: %w: %w", key, ErrFull, err)
+	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("putting %s: %w", key, err)
 	}

@@ -17,6 +17,8 @@ const MaxBytes = 64 << 20
 var (
 	// ErrNotFound says that there is no such object, or no byte in the range.
 	ErrNotFound = errors.New("there is no such object")
+	// ErrFull says that the store has no space left.
+	ErrFull = errors.New("the object store is full")
 	// ErrUnavailable says that the store did not answer, or asked to come back later. The same operation may succeed.
 	ErrUnavailable = errors.New("the object store is unavailable")
 )
@@ -36,7 +38,8 @@ type Range struct {
 
 // Store is safe for concurrent use. Each operation ends with its context.
 type Store interface {
-	// Put writes or replaces an object. Nothing of it is visible until it returns; then it is durable.
+	// Put writes or replaces an object. Nothing of it is visible until it returns; then it is durable, and the caller may
+	// use the memory of the content for something else.
 	Put(ctx context.Context, key string, content []byte) error
 	// PutIfAbsent returns false if the key exists. Of several concurrent calls one wins.
 	PutIfAbsent(ctx context.Context, key string, content []byte) (bool, error)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"strings"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -36,9 +37,42 @@ func (s *S3) Put(ctx context.Context, key string, content []byte) error {
 		return err
 	}
 	return Retry(ctx, "putting "+key, func(ctx context.Context) error {
-		_, err := s.client.PutObject(ctx, s.newPut(key, content, newWriteID()))
+		body := &body{reader: bytes.NewReader(content)}
+		defer body.end()
+		put := s.newPut(key, content, newWriteID())
+		put.Body = body
+		_, err := s.client.PutObject(ctx, put)
 		return classify(err)
 	})
+}
+
+// body is the content of a request that ends with the call. The HTTP client may read on after it has failed; then it must
+// not send what the memory contains by then.
+type body struct {
+	mutex   sync.Mutex
+	reader  *bytes.Reader
+	isEnded bool
+}
+
+func (b *body) Read(content []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.isEnded {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return b.reader.Read(content)
+}
+
+func (b *body) Seek(offset int64, whence int) (int64, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.reader.Seek(offset, whence)
+}
+
+func (b *body) end() {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.isEnded = true
 }
 
 // PutIfAbsent implements Store.

@@ -1,11 +1,13 @@
 // Package segment packs blocks of disks into segments: objects of up to 16 MiB that are never changed. A segment is a
 // header of 24 bytes ("CPBSEG1\n" and the segment's id) and frames. A frame is one or more 4 KiB pages of one block:
 //
-//	hash   16 bytes  of SHA-256 over the segment's id, the frame's offset (64 bits, big endian), the codec and the payload
+//	hash   16 bytes  of SHA-256 over the segment's id, the frame's offset (64 bits, big endian), the codec, and the SHA-256
+//	                 of the payload
 //	codec   1 byte   0: the payload is the pages; 1: it is zstd
 //	payload
 //
-// The hash is verified on every read. It covers the place, so a frame of another place is an error too.
+// The hash is verified on every read. It covers the place, so a frame of another place is an error too. It has two steps
+// so that frames are hashed, as they are compressed, before their place is known: on all CPUs at once.
 package segment
 
 import (
@@ -16,6 +18,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -37,6 +41,7 @@ const (
 	magic     = "CPBSEG1\n"
 	codecRaw  = 0
 	codecZstd = 1
+	minSaving = 32
 )
 
 // ErrCorrupt says that stored bytes are not those that were written.
@@ -81,7 +86,8 @@ func Key(org string, id Hash) string {
 }
 
 var (
-	encoder = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2), zstd.WithEncoderCRC(false)))
+	encoder = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),
+		zstd.WithWindowSize(BlockBytes), zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0))))
 	decoder = must(zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(4<<20)))
 )
 
@@ -98,33 +104,50 @@ func Compress(content []byte) []byte { return encoder.EncodeAll(content, nil) }
 // Decompress fails if the content is larger than 4 MiB.
 func Decompress(content, into []byte) ([]byte, error) { return decoder.DecodeAll(content, into) }
 
+// Frame is content that has no place yet.
+type Frame struct {
+	codec   byte
+	payload []byte
+	digest  [sha256.Size]byte
+}
+
+// Encode compresses and hashes some pages of one block. The frame may refer to the pages, and to the scratch buffer.
+func Encode(pages, scratch []byte) Frame {
+	f := Frame{codec: codecZstd, payload: encoder.EncodeAll(pages, scratch[:0])}
+	// A saving of less than this is not worth the time of its readers.
+	if len(f.payload) > len(pages)-len(pages)/minSaving {
+		f.codec, f.payload = codecRaw, pages
+	}
+	f.digest = sha256.Sum256(f.payload)
+	return f
+}
+
 // Writer builds one segment.
 type Writer struct {
 	id      Hash
 	content []byte
-	scratch []byte
+	buffer  *[]byte
 }
+
+// contents are the buffers of segments, which Free returns: memory that is new to a process costs more than copying.
+var contents = sync.Pool{New: func() any { return new([]byte) }}
 
 // NewWriter begins a segment with a new random id.
 func NewWriter() *Writer {
-	w := &Writer{id: NewID()}
+	w := &Writer{id: NewID(), buffer: contents.Get().(*[]byte)}
+	w.content = (*w.buffer)[:0]
 	w.content = append(w.content, magic...)
 	w.content = append(w.content, w.id[:]...)
 	return w
 }
 
-// Append adds a frame with some pages of one block.
-func (w *Writer) Append(pages []byte) Place {
+// Append adds a frame.
+func (w *Writer) Append(f Frame) Place {
 	offset := len(w.content)
-	codec, payload := byte(codecZstd), encoder.EncodeAll(pages, w.scratch[:0])
-	w.scratch = payload
-	if len(payload) >= len(pages) {
-		codec, payload = codecRaw, pages
-	}
-	hash := frameHash(w.id, uint32(offset), codec, payload)
+	hash := frameHash(w.id, uint32(offset), f.codec, f.digest)
 	w.content = append(w.content, hash[:]...)
-	w.content = append(w.content, codec)
-	w.content = append(w.content, payload...)
+	w.content = append(w.content, f.codec)
+	w.content = append(w.content, f.payload...)
 	return Place{Segment: w.id, Offset: uint32(offset), Length: uint32(len(w.content) - offset)}
 }
 
@@ -137,8 +160,14 @@ func (w *Writer) IsEmpty() bool { return len(w.content) == headerBytes }
 // ID is the name of the segment.
 func (w *Writer) ID() Hash { return w.id }
 
-// Bytes is the object. The writer must not be used after it.
+// Bytes is the object. Nothing may be added after it.
 func (w *Writer) Bytes() []byte { return w.content }
+
+// Free lets later segments use the memory. Neither the writer nor its bytes may be used any more.
+func (w *Writer) Free() {
+	*w.buffer, w.content = w.content, nil
+	contents.Put(w.buffer)
+}
 
 // Decode verifies a stored frame and returns its pages.
 func Decode(at Place, stored []byte) ([]byte, error) {
@@ -146,7 +175,7 @@ func Decode(at Place, stored []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a frame of %d bytes in segment %s at %d", ErrCorrupt, len(stored), at.Segment, at.Offset)
 	}
 	codec, payload := stored[HashBytes], stored[frameHead:]
-	hash := frameHash(at.Segment, at.Offset, codec, payload)
+	hash := frameHash(at.Segment, at.Offset, codec, sha256.Sum256(payload))
 	if !bytes.Equal(hash[:], stored[:HashBytes]) {
 		return nil, fmt.Errorf("%w: the hash of segment %s at %d differs", ErrCorrupt, at.Segment, at.Offset)
 	}
@@ -160,13 +189,11 @@ func Decode(at Place, stored []byte) ([]byte, error) {
 	return pages, nil
 }
 
-func frameHash(id Hash, offset uint32, codec byte, payload []byte) Hash {
-	var head [HashBytes + 9]byte
-	copy(head[:], id[:])
-	binary.BigEndian.PutUint64(head[HashBytes:], uint64(offset))
-	head[HashBytes+8] = codec
-	digest := sha256.New()
-	digest.Write(head[:])
-	digest.Write(payload)
-	return Hash(digest.Sum(nil)[:HashBytes])
+func frameHash(id Hash, offset uint32, codec byte, digest [sha256.Size]byte) Hash {
+	var content [HashBytes + 9 + sha256.Size]byte
+	copy(content[:], id[:])
+	binary.BigEndian.PutUint64(content[HashBytes:], uint64(offset))
+	content[HashBytes+8] = codec
+	copy(content[HashBytes+9:], digest[:])
+	return HashOf(content[:])
 }

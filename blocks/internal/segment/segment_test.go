@@ -15,7 +15,7 @@ func TestFramesAreReadAsTheyWereWritten(t *testing.T) {
 	writer, places := segment.NewWriter(), []segment.Place{}
 	contents := [][]byte{bytes.Repeat([]byte("x"), segment.BlockBytes), noise, noise[:segment.PageBytes]}
 	for _, content := range contents {
-		places = append(places, writer.Append(content))
+		places = append(places, writer.Append(segment.Encode(content, nil)))
 	}
 	stored := writer.Bytes()
 	for i, at := range places {
@@ -31,7 +31,7 @@ func TestFramesAreReadAsTheyWereWritten(t *testing.T) {
 
 func TestEveryFlippedBitIsDetected(t *testing.T) {
 	writer := segment.NewWriter()
-	at := writer.Append(bytes.Repeat([]byte("some text"), 1000)[:segment.PageBytes])
+	at := writer.Append(segment.Encode(bytes.Repeat([]byte("some text"), 1000)[:segment.PageBytes], nil))
 	frame := writer.Bytes()[at.Offset:]
 	for i := range frame {
 		frame[i] ^= 1 << (i % 8)

@@ -57,6 +57,9 @@ func (s *Server) actOnData(ctx context.Context, r Request, holding chain.Holding
 		return s.dirty(r)
 	case "stat":
 		return s.stat(ctx, r)
+	case "snapshots":
+		snapshots, err := s.Disks.Snapshots(ctx, r.Org, r.Disk)
+		return map[string]any{"snapshots": append([]chain.Version{}, snapshots...)}, err
 	case "stored":
 		stored, err := s.Disks.StoredBytes(ctx, s.Source, r.Org, r.Disk)
 		return map[string]int64{"stored_bytes": stored}, err

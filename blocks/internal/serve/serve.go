@@ -198,6 +198,7 @@ var (
 		"load":            {fields: ofDisk},
 		"unload":          {fields: ofDisk},
 		"dirty":           {fields: []string{"overlay"}},
+		"snapshots":       {fields: ofDisk, isHeavy: true},
 		"stored":          {fields: ofDisk, isHeavy: true},
 		"collect":         {fields: []string{"org"}, isHeavy: true},
 		"create":          {fields: ofDisk, isChange: true},
@@ -232,6 +233,7 @@ var codes = []struct {
 	{qcow2.ErrRefused, "refused"},
 	{drain.ErrImage, "refused"},
 	{segment.ErrCorrupt, "corrupt"},
+	{objects.ErrFull, "store_full"},
 	{objects.ErrUnavailable, "unavailable"},
 	{context.DeadlineExceeded, "timeout"},
 }

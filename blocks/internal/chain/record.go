@@ -1,0 +1,35 @@
+package chain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"coppice/blocks/internal/segment"
+)
+
+// A record is an object of a line of JSON and a line with a hash of its key and that line: a flipped bit in a manifest must
+// not free data, or give a disk another holder or size.
+func encodeRecord(key string, value any) ([]byte, error) {
+	line, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	line = append(line, '\n')
+	return append(append(line, recordHash(key, line)...), '\n'), nil
+}
+
+func decodeRecord(key string, body []byte, value any) error {
+	end := bytes.IndexByte(body, '\n') + 1
+	if end == 0 || string(body[end:]) != recordHash(key, body[:end])+"\n" {
+		return fmt.Errorf("%w: the hash of %s differs", segment.ErrCorrupt, key)
+	}
+	if err := json.Unmarshal(body[:end], value); err != nil {
+		return fmt.Errorf("%w: %s: %w", segment.ErrCorrupt, key, err)
+	}
+	return nil
+}
+
+func recordHash(key string, line []byte) string {
+	return segment.HashOf(append([]byte(key+"\n"), line...)).String()
+}
