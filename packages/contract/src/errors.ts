@@ -81,6 +81,22 @@ export const ERRORS = {
     summary:
       'The snapshot is damaged, or requires something that this machine does not have; the message names it.',
   },
+  disk_in_use: {
+    status: 409,
+    retryable: true,
+    summary: 'A sandbox has the disk, or what one wrote to it is still being stored; the message names it.',
+  },
+  disk_has_forks: {
+    status: 409,
+    retryable: true,
+    summary: 'Disks that were forked from this disk exist: delete them first.',
+  },
+  disk_changed: {
+    status: 409,
+    retryable: false,
+    summary:
+      'The disk is no longer as the saved sandbox knows it: another sandbox wrote to it, or it was deleted.',
+  },
   already_exists: { status: 409, retryable: false, summary: 'The name is taken.' },
   payload_too_large: { status: 413, retryable: false, summary: 'The body exceeds the stated limit.' },
   range_not_satisfiable: {
