@@ -46,6 +46,7 @@ export const LAYERS = [
         'auth',
         'backup',
         'billing',
+        'disks',
         'egress',
         'images',
         'limits',
@@ -67,7 +68,7 @@ export const LAYERS = [
     layers: [['.'], ['openapi'], ['account', 'endpoints'], ['access', 'answers', 'requests', 'serving']],
   },
   { root: `${SERVER}/control/accounts`, layers: [['.'], ['bootstrap'], ['organizations'], ['sign-in']] },
-  { root: `${SERVER}/control/billing`, layers: [['.'], ['credit', 'statement'], ['consumption']] },
+  { root: `${SERVER}/control/billing`, layers: [['.'], ['credit', 'statement'], ['consumption', 'storage']] },
   { root: `${SERVER}/control/sandbox`, layers: [['.'], ['live'], ['commands'], ['record']] },
   {
     root: `${SERVER}/runner`,

@@ -6,6 +6,7 @@ export * from './audit/audit.ts';
 export * from './audit/canonical-json.ts';
 export * from './billing/billing.ts';
 export * from './billing/cost.ts';
+export * from './disks/disks.ts';
 export * from './egress/credential-paths.ts';
 export * from './egress/credentials.ts';
 export * from './egress/egress.ts';

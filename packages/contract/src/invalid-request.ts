@@ -1,7 +1,6 @@
 /** Turns the errors of a schema into one message that names the field and the remedy. */
 import type { z } from 'zod';
 import { AppError } from './errors.ts';
-import { NOT_YET_AVAILABLE_FIELDS } from './sandbox/sandbox.ts';
 
 type Issue = z.core.$ZodIssue;
 
@@ -41,8 +40,6 @@ function describeIssue(issue: Issue, part: CheckedPart): string {
 function describeUnknown(keys: readonly string[], path: readonly PropertyKey[], where: string): string {
   if (isSecretField(path)) return `${fieldName(path)}: has an unknown field; check its spelling or remove it`;
   const names = keys.slice(0, MAX_ISSUES).map((key) => fieldName([...path, key]));
-  const notYet = where === 'body' ? names.filter((name) => NOT_YET_AVAILABLE_FIELDS.includes(name)) : [];
-  if (notYet.length > 0) return `${notYet.join(', ')}: not available in this version yet`;
   return `${names.join(', ')}: unknown field in the ${where}; check its spelling or remove it`;
 }
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { z } from 'zod';
+import { CreateDiskRequest, CreateDiskSnapshotRequest, ForkDiskRequest } from './disks/disks.ts';
 import { ExecRequest } from './sandbox/exec.ts';
 import { FilePathQuery, UploadQuery } from './sandbox/files.ts';
 import { invalidRequest } from './invalid-request.ts';
@@ -44,11 +45,53 @@ const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp
   ['null', CreateSandboxRequest, { image, timeout: null }, /^timeout: must be a whole number/],
   ['a misspelt field', CreateSandboxRequest, { image, vcpu: 2 }, /^vcpu: unknown field in the body/],
   [
-    'a field of a later version',
+    'a disk name in capitals',
     CreateSandboxRequest,
-    { image, disk: 'data' },
-    /^disk: not available in this version yet/,
+    { image, disk: 'Data' },
+    /^disk: must be 1 to 30 lower-case/,
   ],
+  [
+    'a fork of a disk without a snapshot',
+    CreateSandboxRequest,
+    { image, fork_from_disk: 'data' },
+    /^disk_snapshot: is required, names the snapshot that is forked$/,
+  ],
+  [
+    'a snapshot of a disk without the disk',
+    CreateSandboxRequest,
+    { image, disk_snapshot: 'v1' },
+    /^fork_from_disk: is required, names the disk of disk_snapshot$/,
+  ],
+  [
+    'too few names of disks',
+    ForkRequest,
+    { count: 2, disks: ['a'] },
+    /^disks: must have one name for each child$/,
+  ],
+  ['a disk without a size', CreateDiskRequest, { name: 'data' }, /^size_gb: is required, .* from 1 to 16384/],
+  [
+    'a disk of half a GB',
+    CreateDiskRequest,
+    { name: 'data', size_gb: 0.5 },
+    /^size_gb: must be a whole number/,
+  ],
+  ['an empty disk', CreateDiskRequest, { name: 'data', size_gb: 0 }, /^size_gb: must be a whole number/],
+  ['a name of 31 letters', CreateDiskRequest, { name: 'a'.repeat(31), size_gb: 1 }, /^name: must be 1 to 30/],
+  ['an empty name', CreateDiskRequest, { name: '', size_gb: 1 }, /^name: must be 1 to 30/],
+  [
+    'a name that begins like an option',
+    CreateDiskRequest,
+    { name: '-a', size_gb: 1 },
+    /^name: .* begin with/,
+  ],
+  [
+    'another durability',
+    CreateDiskRequest,
+    { name: 'a', size_gb: 1, durability: 'x' },
+    /^durability: must be local/,
+  ],
+  ['a snapshot without a name', CreateDiskSnapshotRequest, {}, /^name: is required/],
+  ['a fork without a snapshot', ForkDiskRequest, { name: 'copy' }, /^snapshot: is required/],
   ['a lifetime of 0', CreateSandboxRequest, { image, max_lifetime: 0 }, /^max_lifetime: .* from 1 /],
   [
     'a bad label name',

@@ -49,6 +49,19 @@ export const AUDIT_EVENTS = {
     snapshot_id: z.string(),
     rollback_id: z.string().optional().describe('Id of this rollback; missing in logs of earlier versions.'),
   }),
+  'disk.attached': z.object({
+    disk: z.string().describe('Name of the disk.'),
+    version: z.int().optional().describe('The version from which the sandbox continued; omitted if unknown.'),
+    recovered: z
+      .boolean()
+      .optional()
+      .describe('True if an earlier sandbox was lost with writes that were not stored.'),
+  }),
+  'disk.detached': z.object({
+    disk: z.string(),
+    version: z.int().optional().describe('The version that a hibernated sandbox resumes with.'),
+  }),
+  'disk.snapshot': z.object({ disk: z.string(), snapshot: z.string(), version: z.int() }),
   'sandbox.destroyed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
   'sandbox.failed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
   'exec.start': z.object({ command: Command }),

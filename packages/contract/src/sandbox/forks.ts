@@ -1,5 +1,6 @@
 /** Wire forms of forks and of the tree of forked sandboxes. */
 import { z } from 'zod';
+import { DiskName } from '../disks/disks.ts';
 import { ErrorAnswer } from '../error-body.ts';
 import { boundedInt, Timestamp } from '../fields.ts';
 import { SANDBOX_STATES } from './lifecycle.ts';
@@ -11,7 +12,21 @@ export const MAX_TREE_NODES = 1000;
 
 /** Body of `POST /v1/runs/{id}/fork`. */
 export const ForkRequest = z
-  .strictObject({ count: boundedInt(1, MAX_CHILDREN, 'children').default(1) })
+  .strictObject({
+    count: boundedInt(1, MAX_CHILDREN, 'children').default(1),
+    disks: z
+      .array(DiskName)
+      .max(MAX_CHILDREN)
+      .optional()
+      .describe(
+        'Names of the disks that the children get, in their order, if the sandbox has a disk. Default: the name of its disk ' +
+          'with a number.',
+      ),
+  })
+  .refine(({ count, disks }) => disks === undefined || disks.length === count, {
+    path: ['disks'],
+    error: 'must have one name for each child',
+  })
   .meta({ id: 'ForkRequest' });
 export type ForkRequest = z.infer<typeof ForkRequest>;
 

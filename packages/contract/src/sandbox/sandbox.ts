@@ -1,6 +1,7 @@
 /** Wire forms of sandboxes: create, restore and change requests, the record, and the answer to a destroy. */
 import { z } from 'zod';
 import { Credentials, CredentialsV2 } from '../egress/credentials.ts';
+import { DiskName, DiskSnapshotName, SandboxDisk } from '../disks/disks.ts';
 import { boundedInt, boundedIntText, boundedText, Timestamp } from '../fields.ts';
 import { SANDBOX_OPERATIONS, SANDBOX_STATES, STATUS_REASONS } from './lifecycle.ts';
 import { NetworkProfileName, NetworkRules } from '../network-policy/network-schemas.ts';
@@ -9,9 +10,6 @@ export const DEFAULT_IDLE_TIMEOUT_S = 300;
 const MAX_IDLE_TIMEOUT_S = 30 * 86_400;
 const MAX_LIFETIME_S = 365 * 86_400;
 const MAX_LABELS = 32;
-
-/** Fields of the specification that this version does not support yet; it refuses them by name, not as unknown. */
-export const NOT_YET_AVAILABLE_FIELDS: readonly string[] = ['disk', 'fork_from_disk', 'disk_snapshot'];
 
 const LABEL_KEY = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$/;
 
@@ -62,6 +60,18 @@ export const SandboxShape = z
   })
   .meta({ id: 'SandboxShape' });
 
+/** The disk at `/workspace`. Without one, `/workspace` is a directory on the scratch disk. */
+const DISK_FIELDS = {
+  disk: DiskName.optional().describe(
+    'Disk that is mounted at `/workspace`. With fork_from_disk: name of the new disk; default: the name of the source ' +
+      'with a number.',
+  ),
+  fork_from_disk: DiskName.optional().describe(
+    'Makes a new disk from a snapshot of this one, and mounts it.',
+  ),
+  disk_snapshot: DiskSnapshotName.optional().describe('The snapshot of fork_from_disk; required with it.'),
+};
+
 /** Body of `POST /v1/runs`. */
 export const CreateSandboxRequest = z
   .strictObject({
@@ -74,6 +84,15 @@ export const CreateSandboxRequest = z
     labels: Labels.default({}),
     auto_hibernate: AutoHibernate.optional(),
     ...EGRESS_FIELDS,
+    ...DISK_FIELDS,
+  })
+  .refine((body) => body.fork_from_disk === undefined || body.disk_snapshot !== undefined, {
+    path: ['disk_snapshot'],
+    error: 'names the snapshot that is forked',
+  })
+  .refine((body) => body.disk_snapshot === undefined || body.fork_from_disk !== undefined, {
+    path: ['fork_from_disk'],
+    error: 'names the disk of disk_snapshot',
   })
   .meta({ id: 'CreateSandboxRequest' });
 export type CreateSandboxRequest = z.infer<typeof CreateSandboxRequest>;
@@ -96,6 +115,10 @@ export const RestoreSandboxRequest = z
     labels: Labels.optional(),
     auto_hibernate: AutoHibernate.optional(),
     ...EGRESS_FIELDS,
+    disk: DiskName.optional().describe(
+      'Only if the sandbox had a disk: name of the new disk, which is forked from the one of that moment. Default: the ' +
+        'name of that disk with a number.',
+    ),
   })
   .meta({ id: 'RestoreSandboxRequest' });
 export type RestoreSandboxRequest = z.infer<typeof RestoreSandboxRequest>;
@@ -125,6 +148,7 @@ export const SandboxRecord = z
       'When the sandbox is destroyed or hibernated if no further request uses it; null if never.',
     ),
     auto_hibernate: z.boolean(),
+    disk: SandboxDisk.nullable().describe('The disk at `/workspace`; null without one.'),
     labels: z.record(z.string(), z.string()),
     parent_id: z
       .string()
@@ -155,6 +179,7 @@ export const DestroyResult = z
     mem_peak_bytes: z.number().describe('Peak resident memory of the VM process, read on the host.'),
     uptime_ms: z.number(),
     cost_cents: z.number().describe('Exact amount; fractions are normal.'),
+    disk: SandboxDisk.optional().describe('Present if the sandbox had a disk when it was destroyed.'),
   })
   .meta({ id: 'DestroyResult' });
 export type DestroyResult = z.infer<typeof DestroyResult>;

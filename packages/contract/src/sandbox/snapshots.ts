@@ -27,6 +27,10 @@ export const SnapshotRecord = z
     vcpus: z.int(),
     mem_mib: z.int(),
     disk_mib: z.int(),
+    disk: z
+      .object({ name: z.string(), version: z.int(), size_gb: z.int() })
+      .nullable()
+      .describe('The disk at `/workspace`, and the version of it that the snapshot keeps; null without one.'),
     size_bytes: z
       .int()
       .describe('Size on disk, including data that it shares with other snapshots or with sandboxes.'),

@@ -10,6 +10,8 @@ const count = () => z.coerce.number().int().min(0).max(1_000_000_000);
 /** 0 means no limit, except for the snapshot quota. */
 export const ACCOUNT_SETTINGS = {
   COPPICE_SNAPSHOT_QUOTA_GIB: z.coerce.number().min(0).max(1_000_000).default(100),
+  COPPICE_ORG_DISKS: count().default(100),
+  COPPICE_ORG_DISK_GB: count().default(1024),
   COPPICE_ORG_SANDBOXES: count().default(1000),
   COPPICE_ORG_VCPUS: count().default(0),
   COPPICE_ORG_MEM_MIB: count().default(0),
@@ -27,6 +29,8 @@ export function readAccountLimits(settings: AccountSettings): Pick<ControlConfig
   return {
     limits: {
       snapshotBytesPerOrganization: Math.round(settings.COPPICE_SNAPSHOT_QUOTA_GIB * GIBIBYTE),
+      disksPerOrganization: settings.COPPICE_ORG_DISKS,
+      diskGbPerOrganization: settings.COPPICE_ORG_DISK_GB,
       sandboxesPerOrganization: settings.COPPICE_ORG_SANDBOXES,
       vcpusPerOrganization: settings.COPPICE_ORG_VCPUS,
       memMiBPerOrganization: settings.COPPICE_ORG_MEM_MIB,

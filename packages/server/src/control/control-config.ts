@@ -47,6 +47,12 @@ export interface ControlLimits {
   accountIntervalMs: number;
   /** Snapshots on disk, per organization, in bytes. */
   snapshotBytesPerOrganization: number;
+  /** Persistent disks, per organization; 0 for no limit. */
+  disksPerOrganization: number;
+  /** Sum of their sizes in GB of 2^30 bytes; 0 for no limit. */
+  diskGbPerOrganization: number;
+  /** How long a destroy waits until what the sandbox wrote to its disk is stored. */
+  diskDetachDeadlineMs: number;
   /** Output kept per stream of a buffered exec, in bytes. */
   execOutputBytes: number;
   /** Output of all buffered execs together that is held in memory, in bytes: see sandbox/commands/output-budget.ts. */
@@ -75,6 +81,9 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   creditGraceMs: 300_000,
   accountIntervalMs: 10_000,
   snapshotBytesPerOrganization: 100 * 2 ** 30,
+  disksPerOrganization: 100,
+  diskGbPerOrganization: 1024,
+  diskDetachDeadlineMs: 20_000,
   execOutputBytes: 16 << 20,
   execOutputTotalBytes: 512 << 20,
 };

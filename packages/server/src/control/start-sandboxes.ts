@@ -10,13 +10,14 @@ import { Credit } from './billing/credit/credit.ts';
 import { CreditKeeper } from './billing/credit/credit-keeper.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
+import { startDisks } from './disks/start-disks.ts';
 import { EgressKeeper } from './egress/egress-keeper.ts';
 import { EgressNotes } from './egress/egress-notes.ts';
 import type { EgressRules } from './egress/egress-rules.ts';
 import { Grants } from './egress/grants.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { ImageUses } from './images/image-uses.ts';
-import { OrganizationLimits } from './limits/organization-limits.ts';
+import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
@@ -64,6 +65,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const notes = new EgressNotes({ db, audit, log });
   const egressKeeper = new EgressKeeper(log);
   const egress = { grants, notes, egressKeeper };
+  const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
   const parts = {
     runner,
     store,
@@ -75,6 +77,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     limitsOf,
     log,
     onEnded,
+    disks: disks.sandboxDisks,
     ...egress,
   };
   const drivers = stack.use(new LiveDrivers(parts));
@@ -93,15 +96,24 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     credit,
     grants,
     audit,
+    disks: disks.sandboxDisks,
   });
-  const saved = { store: new SnapshotStore(db), captures: runner.captures, audit, clock, log };
-  const snapshots = new Snapshots({ ...saved, limitsOf });
-  const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });
+  const { snapshots, captures } = openSnapshots(base, { audit, drivers, limitsOf });
   const { reconcileIntervalMs } = limits;
   const link = stack.use(
     new RunnerLink({ ...common, captures, notes, egressKeeper, reconcileIntervalMs, log }),
   );
   const billing = new Billing({ db, clock, credit });
   const records = { sandboxes, snapshots, registries, imageUses, audit, auditStore, teamSecrets, grants };
-  return { ...records, link, billing, limitsOf };
+  return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
+}
+
+function openSnapshots(
+  { db, runner, limits, clock, log }: SandboxesBase,
+  { audit, drivers, limitsOf }: { audit: AuditLog; drivers: LiveDrivers; limitsOf: LimitsOf },
+): { snapshots: Snapshots; captures: CaptureKeeper } {
+  const saved = { store: new SnapshotStore(db), captures: runner.captures, audit, clock, log };
+  const snapshots = new Snapshots({ ...saved, limitsOf });
+  const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });
+  return { snapshots, captures };
 }

@@ -52,4 +52,18 @@ export interface OrganizationLimitsTable {
   snapshot_bytes: number | null;
   rate_limit_rps: number | null;
   rate_limit_burst: number | null;
+  disks: number | null;
+  disk_gb: number | null;
+}
+
+/** Bytes that a disk stored in a month, multiplied by the milliseconds for which it stored them. */
+export interface DiskStorageTable {
+  disk_id: string;
+  /** For example 2026-11. */
+  month: string;
+  organization_id: string;
+  team_id: string;
+  name: string;
+  /** `numeric(40,0)`, as text. */
+  byte_ms: string;
 }

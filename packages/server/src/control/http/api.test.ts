@@ -125,7 +125,7 @@ const BAD: [
   ['no body', 'POST', '/v1/runs', { headers: json }, 400, 'invalid_request'],
   ['a body whose type is not JSON', 'POST', '/v1/runs', { raw: 'x' }, 400, 'invalid_request'],
   ['an unknown field', 'POST', '/v1/runs', { body: { image, colour: 1 } }, 400, 'invalid_request'],
-  ['a field of a later version', 'POST', '/v1/runs', { body: { image, disk: 'd' } }, 400, 'invalid_request'],
+  ['a disk that does not exist', 'POST', '/v1/runs', { body: { image, disk: 'd' } }, 404, 'not_found'],
   ['a floating tag', 'POST', '/v1/runs', { body: { image: 'node:latest' } }, 400, 'image_not_pinned'],
   ['no tag', 'POST', '/v1/runs', { body: { image: 'node' } }, 400, 'image_not_pinned'],
   ['an unreadable reference', 'POST', '/v1/runs', { body: { image: 'NODE!:1' } }, 400, 'invalid_image'],

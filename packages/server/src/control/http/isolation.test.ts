@@ -34,6 +34,8 @@ let strangersKey = '';
 /** The victim's values of path parameters. */
 const ids: Record<string, string> = {
   port: '80',
+  disk: 'named',
+  diskSnapshot: 'named',
   registry: 'registry.victim.test',
   month: new Date().toISOString().slice(0, 7),
 };
@@ -57,6 +59,9 @@ const BODIES: Record<string, () => unknown> = {
   createTeam: () => ({ name: NAME_OF_NONE }),
   renameTeam: () => ({ name: NAME_OF_NONE }),
   createApiKey: () => ({ name: NAME_OF_NONE }),
+  createDisk: () => ({ name: NAME_OF_NONE, size_gb: 1 }),
+  createDiskSnapshot: () => ({ name: NAME_OF_NONE }),
+  forkDisk: () => ({ snapshot: NAME_OF_NONE, name: NAME_OF_NONE }),
 };
 
 before(async () => {
@@ -94,6 +99,10 @@ async function fill(owner: AccountClient): Promise<void> {
   const ended = await call('POST', '/v1/runs', { image: 'node:22-slim', labels: { of: MARK } });
   await call('DELETE', `/v1/runs/${ended.id}`, undefined);
   await call('PUT', '/v1/registries/registry.victim.test', { username: MARK, password: MARK });
+  // Refusals repeat names of the path: those are others.
+  for (const name of [MARK, ids['disk']]) await call('POST', '/v1/disks', { name, size_gb: 1 });
+  for (const name of [MARK, ids['diskSnapshot']])
+    await call('POST', `/v1/disks/${ids['disk']}/snapshots`, { name });
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, previewId: preview.id, apiKey });
   Object.assign(ids, { organization: owner.organizationId, team: owner.teamId, member: owner.id });
   Object.assign(ids, { key, invitation, secret, session: session.id });

@@ -32,7 +32,12 @@ let owner: AccountClient;
 let first: Team;
 let second: Team;
 /** The second team's values of path parameters. */
-const ids: Record<string, string> = { port: '80', registry: 'registry.one.test' };
+const ids: Record<string, string> = {
+  port: '80',
+  registry: 'registry.one.test',
+  disk: 'named',
+  diskSnapshot: 'named',
+};
 const BODIES: Record<string, () => unknown> = {
   createSandbox: () => ({ image: IMAGE }),
   restoreSandbox: () => ({ snapshot_id: ids['snapshot'] }),
@@ -41,6 +46,9 @@ const BODIES: Record<string, () => unknown> = {
   execStream: () => ({ command: 'id' }),
   buildImage: () => ({ image: 'node:latest' }),
   setNetwork: () => ({ network: {} }),
+  createDisk: () => ({ name: 'x', size_gb: 1 }),
+  createDiskSnapshot: () => ({ name: 'x' }),
+  forkDisk: () => ({ snapshot: 'x', name: 'y' }),
 };
 
 before(async () => {
@@ -54,6 +62,10 @@ before(async () => {
   const ended = await create(second.wide, { labels: { of: MARK } });
   await harness.call('DELETE', `/v1/runs/${ended.id}`, { apiKey: second.wide });
   Object.assign(ids, { run: run.id, ended: ended.id, snapshot: snapshot.id, previewId: preview.id });
+  // Refusals repeat names of the path: those are others.
+  for (const name of [MARK, ids['disk']]) await post('/v1/disks', second.wide, { name, size_gb: 1 });
+  for (const name of [MARK, ids['diskSnapshot']])
+    await post(`/v1/disks/${ids['disk']}/snapshots`, second.wide, { name });
   ids['month'] = new Date().toISOString().slice(0, 7);
 });
 after(() => harness[Symbol.asyncDispose]());

@@ -10,6 +10,8 @@ import type { KeyUses } from '../auth/key-uses.ts';
 import type { Tickets } from '../auth/tickets.ts';
 import type { Billing } from '../billing/billing.ts';
 import type { ControlLimits } from '../control-config.ts';
+import type { DiskSnapshots } from '../disks/disk-snapshots.ts';
+import type { Disks } from '../disks/disks.ts';
 import type { EgressRules } from '../egress/egress-rules.ts';
 import type { Grants } from '../egress/grants.ts';
 import type { SecretDigest } from '../egress/secret-digest.ts';
@@ -40,6 +42,8 @@ export interface HttpParts {
   audit: AuditLog;
   auditStore: AuditStore;
   snapshots: Snapshots;
+  disks: Disks;
+  diskSnapshots: DiskSnapshots;
   rules: EgressRules;
   grants: Grants;
   secretDigest: SecretDigest;

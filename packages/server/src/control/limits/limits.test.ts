@@ -42,6 +42,8 @@ async function override(
       open_requests: null,
       open_streams: null,
       snapshot_bytes: null,
+      disks: null,
+      disk_gb: null,
       rate_limit_rps: null,
       rate_limit_burst: null,
       ...limits,

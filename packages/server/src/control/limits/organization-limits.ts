@@ -19,6 +19,9 @@ export interface Limits {
   /** Long-term average rate. */
   requestsPerSecond: number;
   requestBurst: number;
+  disks: number;
+  /** Sum of their sizes. */
+  diskGb: number;
 }
 
 export type LimitsOf = (organizationId: string) => Limits;
@@ -85,6 +88,8 @@ function readDefaults(limits: ControlLimits): Limits {
     snapshotBytes: limits.snapshotBytesPerOrganization,
     requestsPerSecond: orInfinity(limits.requestsPerSecond),
     requestBurst: limits.requestBurst,
+    disks: orInfinity(limits.disksPerOrganization),
+    diskGb: orInfinity(limits.diskGbPerOrganization),
   };
 }
 
@@ -102,6 +107,8 @@ function override(defaults: Limits, own: OwnLimits): Limits {
     snapshotBytes: pick('snapshot_bytes', defaults.snapshotBytes),
     requestsPerSecond: pick('rate_limit_rps', defaults.requestsPerSecond),
     requestBurst: pick('rate_limit_burst', defaults.requestBurst),
+    disks: pick('disks', defaults.disks),
+    diskGb: pick('disk_gb', defaults.diskGb),
   };
 }
 

@@ -14,6 +14,8 @@ export const LIMIT_NAMES = [
   'snapshot_bytes',
   'rate_limit_rps',
   'rate_limit_burst',
+  'disks',
+  'disk_gb',
 ] as const satisfies readonly LimitName[];
 
 /** Limits for which 0 means zero, not unlimited. */

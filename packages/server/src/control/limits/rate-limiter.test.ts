@@ -11,6 +11,8 @@ const limits = (requestsPerSecond: number, requestBurst: number): Limits => ({
   openRequests: 1,
   openStreams: 1,
   snapshotBytes: 1,
+  disks: 1,
+  diskGb: 1,
   requestsPerSecond,
   requestBurst,
 });

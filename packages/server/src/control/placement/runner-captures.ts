@@ -3,6 +3,7 @@
  * call with the same ids joins the first.
  */
 import { AppError } from '@coppice/contract';
+import type { VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { z } from 'zod';
 import {
@@ -23,6 +24,8 @@ export interface Restore {
   captureId: string;
   /** Undefined: unrestricted, and no grants. */
   egress: VmEgress | undefined;
+  /** Undefined: the captured VM had no disk. */
+  workspace: VmWorkspace | undefined;
 }
 
 export class RunnerCaptures {
@@ -43,8 +46,8 @@ export class RunnerCaptures {
   }
 
   /** Copies a VM, which keeps running. The answer has one entry for each child, in their order. */
-  async fork(id: string, children: string[], deadlineMs: number): Promise<ForkedVms> {
-    const body: ForkVm = { children };
+  async fork(id: string, body: ForkVm, deadlineMs: number): Promise<ForkedVms> {
+    const { children } = body;
     const request = send('POST', `${vmPath(id)}/fork`, body, deadlineMs);
     const forked = await this.#connection.callJson(request, ForkedVms);
     if (forked.children.length === children.length) return forked;
@@ -58,8 +61,12 @@ export class RunnerCaptures {
   }
 
   /** Restores a VM from a capture, which is kept. */
-  restore(id: string, { captureId, egress }: Restore, deadlineMs: number): Promise<VmInfo> {
-    const body: RestoreVm = { capture_id: captureId, ...(egress === undefined ? {} : { egress }) };
+  restore(id: string, { captureId, egress, workspace }: Restore, deadlineMs: number): Promise<VmInfo> {
+    const body: RestoreVm = {
+      capture_id: captureId,
+      ...(egress === undefined ? {} : { egress }),
+      ...(workspace === undefined ? {} : { workspace }),
+    };
     return this.#connection.callJson(send('PUT', vmPath(id), body, deadlineMs), VmInfo);
   }
 

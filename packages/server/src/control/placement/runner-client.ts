@@ -23,6 +23,7 @@ import {
 } from '../../lib/protocol/runner-protocol.ts';
 import type { RegistryLogin } from '../registries/registries.ts';
 import { RunnerCaptures } from './runner-captures.ts';
+import { RunnerDisks } from './runner-disks.ts';
 import { fromGuest } from './runner-error.ts';
 import {
   get,
@@ -88,11 +89,13 @@ export type ProcessKind = 'exec' | 'shell' | 'terminal';
 
 export class RunnerClient {
   readonly captures: RunnerCaptures;
+  readonly disks: RunnerDisks;
   readonly #connection: RunnerConnection;
 
   constructor(connection: RunnerConnection) {
     this.#connection = connection;
     this.captures = new RunnerCaptures(connection);
+    this.disks = new RunnerDisks(connection);
   }
 
   status(): Promise<RunnerStatus> {

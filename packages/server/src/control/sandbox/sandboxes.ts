@@ -14,6 +14,7 @@ import type { Owner } from '../accounts/organizations/organization-store.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { Credit } from '../billing/credit/credit.ts';
+import type { SandboxDisks, TakeDisks } from '../disks/sandbox-disks.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
@@ -29,7 +30,7 @@ import { listChildIds } from './record/ids.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
 import { asksForLive, listLive } from './record/live-list.ts';
 import { buildChildRow, buildCreatedRow, buildRestoredRow } from './record/new-row.ts';
-import { buildRecord } from './record/record.ts';
+import { buildRecord, type RecordRow } from './record/record.ts';
 import { buildRefusal } from './record/refusal.ts';
 import { enterRecordStep } from './record/steps.ts';
 import type { SandboxDriver } from './live/sandbox-driver.ts';
@@ -47,6 +48,7 @@ export interface SandboxesParts {
   credit: Credit;
   grants: Grants;
   audit: Pick<AuditLog, 'hasRollback'>;
+  disks: SandboxDisks;
 }
 
 /** Network policy and credentials in a request. */
@@ -58,6 +60,7 @@ export interface RequestedEgress {
 
 export interface CreateSandbox {
   owner: Owner;
+  reach: Reach;
   /** From `newSandboxId()`. */
   id: string;
   request: CreateSandboxRequest;
@@ -71,6 +74,8 @@ export interface ForkSandbox {
   /** From `newForkId()`: the children's ids are derived from it. */
   forkId: string;
   count: number;
+  /** Names of the children's disks. */
+  disks?: readonly string[] | undefined;
 }
 
 export interface RestoreSandbox {
@@ -99,7 +104,7 @@ export class Sandboxes {
   }
 
   /** Resolves when a first command can run. A create that fails leaves only a `failed` record. */
-  async create({ owner, id, request, egress }: CreateSandbox): Promise<SandboxRecord> {
+  async create({ owner, reach, id, request, egress }: CreateSandbox): Promise<SandboxRecord> {
     const { organizationId } = owner;
     const reference = parseImageReference(request.image);
     const login = await this.#parts.registries.findLogin(organizationId, reference);
@@ -109,8 +114,9 @@ export class Sandboxes {
     this.#drivers.checkQuota(organizationId, [request]);
     // Refuses before a record exists: callers that retry would leave a record each time.
     using _ = await this.#runner.admitVm(id, request);
+    const takeDisks = await this.#planDisk(owner, reach, id, request);
     const asked = { request, network: egress.network ?? null };
-    const driver = await this.#drivers.insert(buildCreatedRow(this.#begin(id), owner, asked));
+    const driver = await this.#drivers.insert(buildCreatedRow(this.#begin(id), owner, asked), takeDisks);
     const wanted = { image, vcpus, mem_mib, disk_mib, organization: organizationId, login };
     const record = await driver.boot.create(wanted, egress.grants);
     await this.#parts.imageUses.note(organizationId, record.image);
@@ -118,13 +124,14 @@ export class Sandboxes {
   }
 
   /** Copies a running sandbox. Children that fail leave `failed` records. Throws if all of them fail. */
-  async fork({ reach, id, forkId, count }: ForkSandbox): Promise<ForkedChild[]> {
+  async fork({ reach, id, forkId, count, disks }: ForkSandbox): Promise<ForkedChild[]> {
     const parent = await this.getDriver(reach, id);
     await this.#parts.credit.require(reach.organizationId);
     await using _ = await parent.copies.begin('fork');
     const ids = listChildIds(forkId, count);
     const rows = ids.map((child) => buildChildRow(this.#begin(child), parent.row, forkId));
-    const children = await this.#drivers.insertAll(rows);
+    const takeDisks = await this.#parts.disks.planChildren(parent.row, ids, disks);
+    const children = await this.#drivers.insertAll(rows, takeDisks);
     return await bootChildren(children, this.#forkVm(parent, children));
   }
 
@@ -134,8 +141,10 @@ export class Sandboxes {
     await this.#parts.credit.require(snapshot.organization_id);
     this.#drivers.checkQuota(snapshot.organization_id, [snapshot]);
     using _ = await this.#runner.admitVm(id, snapshot);
+    const takeDisks = await this.#planRestoredDisk({ id, snapshot, teamId, request });
     const driver = await this.#drivers.insert(
       buildRestoredRow(this.#begin(id), { snapshot, teamId }, { request, network: egress.network }),
+      takeDisks,
     );
     return await driver.boot.restore(snapshot.id, egress.grants);
   }
@@ -154,7 +163,8 @@ export class Sandboxes {
     const family = { ...reach, onlyTeamId: null };
     const isOfFamily = await this.#parts.family.isOrDescends(family, id, snapshot.run_id);
     if (!isOfFamily || !isSameShape(driver.row, snapshot)) throw notOfIts(snapshot);
-    return driver.rollback.rollBack(rollbackId, snapshot.id);
+    if (driver.row.disk_id !== snapshot.disk_id) throw notOfItsDisk(snapshot);
+    return driver.rollback.rollBack(rollbackId, snapshot);
   }
 
   /** Returns the outcome of a rollback, for its Idempotency-Key. Finishes the rollback if it is pending. */
@@ -183,7 +193,7 @@ export class Sandboxes {
     const driver = this.#drivers.findWithin(reach, id);
     if (driver !== undefined) return driver.record;
     const row = SANDBOX_ID.test(id) ? await this.#store.find(reach, id) : undefined;
-    return row && buildRecord(row);
+    return row && this.#show(row);
   }
 
   /** Returns the outcome of a create or a restore, for its Idempotency-Key. */
@@ -198,7 +208,7 @@ export class Sandboxes {
     const ids = listChildIds(forkId, count);
     const rows = new Map((await this.#store.findAll(reach, ids)).map((row) => [row.id, row]));
     const children = ids.map((id) => rows.get(id));
-    return readFork(children.map((row) => row && (this.#drivers.find(row.id)?.record ?? buildRecord(row))));
+    return readFork(children.map((row) => row && this.#show(row)));
   }
 
   /**
@@ -219,7 +229,7 @@ export class Sandboxes {
         )
       : await this.#store.list(filter);
     return {
-      records: rows.map((row) => this.#drivers.find(row.id)?.record ?? buildRecord(row)),
+      records: rows.map((row) => this.#show(row)),
       createdAt: rows.map((row) => row.created_at),
     };
   }
@@ -231,9 +241,52 @@ export class Sandboxes {
       parent.row,
       children.map(({ row }) => row),
     );
-    const forked = await parent.copies.fork(children.map(({ row }) => row.id));
+    const disks = children.flatMap(({ row }) => row.disk_id ?? []);
+    const forked = await parent.copies.fork({
+      children: children.map(({ row }) => row.id),
+      ...(disks.length === 0 ? {} : { disks }),
+    });
     await enterRecordStep('record.forked');
     return forked;
+  }
+
+  /** Builds the record of a sandbox that may have ended. */
+  #show(row: RecordRow): SandboxRecord {
+    const driver = this.#drivers.find(row.id);
+    if (driver !== undefined) return driver.record;
+    const detaching = this.#parts.disks.findDetaching(row.id);
+    return buildRecord(row, { operation: null, expiresAt: null, detaching });
+  }
+
+  async #planDisk(
+    owner: Owner,
+    reach: Reach,
+    sandboxId: string,
+    { disk: name, fork_from_disk: from, disk_snapshot: snapshot }: CreateSandboxRequest,
+  ): Promise<TakeDisks | undefined> {
+    const { disks } = this.#parts;
+    if (from !== undefined && snapshot !== undefined)
+      return disks.planFork(owner, { reach, sandboxId, from, snapshot, name });
+    return name === undefined ? undefined : disks.planAttach(reach, sandboxId, name);
+  }
+
+  async #planRestoredDisk({
+    id,
+    snapshot,
+    teamId,
+    request,
+  }: Omit<RestoreSandbox, 'egress'>): Promise<TakeDisks | undefined> {
+    const { disk_id: diskId, disk_version: version, disk_gb: sizeGb } = snapshot;
+    if (diskId === null || version === null || sizeGb === null) {
+      if (request.disk === undefined) return undefined;
+      throw new AppError('invalid_request', 'disk: the sandbox of the snapshot had no disk');
+    }
+    const disk = await this.#parts.disks.findSource(diskId);
+    if (disk?.status !== 'ready')
+      throw new AppError('snapshot_unusable', `the disk ${snapshot.disk_name} of the snapshot was deleted`);
+    const owner = { organizationId: snapshot.organization_id, teamId };
+    const source = { id: diskId, name: disk.name, version, sizeGb };
+    return this.#parts.disks.planRestore(owner, id, { source, name: request.disk });
   }
 
   #begin(id: string) {
@@ -248,6 +301,12 @@ function notFound(id: string): AppError {
 function isSameShape(row: SandboxRow, snapshot: SnapshotRow): boolean {
   const { vcpus, mem_mib, disk_mib } = snapshot;
   return row.vcpus === vcpus && row.mem_mib === mem_mib && row.disk_mib === disk_mib;
+}
+
+function notOfItsDisk({ id, disk_name }: SnapshotRow): AppError {
+  const had = disk_name === null ? 'without a disk' : `with the disk ${JSON.stringify(disk_name)}`;
+  const message = `the snapshot ${id} was taken ${had}, which is not as the sandbox is now; restore it instead`;
+  return new AppError('invalid_state', message);
 }
 
 function notOfIts({ id, run_id }: SnapshotRow): AppError {

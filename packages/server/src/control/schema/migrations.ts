@@ -4,6 +4,8 @@ import type { Migration } from 'kysely/migration';
 import { accountsMigration } from '../accounts/accounts-migration.ts';
 import { auditMigration } from '../audit/audit-migration.ts';
 import { billingMigration } from '../billing/billing-migration.ts';
+import { addDiskLimits, createDiskStorage } from '../billing/storage/storage-migration.ts';
+import { createDisks } from '../disks/disks-migration.ts';
 import { egressGenerationMigration } from '../egress/egress-generation-migration.ts';
 import { egressMigration } from '../egress/egress-migration.ts';
 import { historyMigration } from '../billing/history-migration.ts';
@@ -22,6 +24,8 @@ import {
   createSandboxes,
   nameSubjects,
 } from '../sandbox/record/first-sandboxes.ts';
+import { addSandboxDisks } from '../sandbox/record/sandbox-disks-migration.ts';
+import { addSnapshotDisks } from '../snapshots/snapshot-disks-migration.ts';
 import { createSnapshots } from '../snapshots/first-snapshots.ts';
 
 type Database = Kysely<unknown>;
@@ -67,4 +71,13 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0013_rollbacks': rollbacksMigration,
   '0014_history': historyMigration,
   '0015_egress_generation': egressGenerationMigration,
+  '0016_disks': {
+    async up(db: Database) {
+      await createDisks(db);
+      await addSandboxDisks(db);
+      await addSnapshotDisks(db);
+      await createDiskStorage(db);
+      await addDiskLimits(db);
+    },
+  },
 };

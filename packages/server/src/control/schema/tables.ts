@@ -14,9 +14,11 @@ import type {
   BillingAccountTable,
   BillingSegmentTable,
   CreditGrantTable,
+  DiskStorageTable,
   OrganizationLimitsTable,
   TeamAccountTable,
 } from '../billing/billing-tables.ts';
+import type { DiskSnapshotTable, DiskTable } from '../disks/disk-tables.ts';
 import type { EgressCursorTable, SandboxCredentialTable } from '../egress/egress-tables.ts';
 import type { AuditEntryTable } from '../audit/audit-tables.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
@@ -47,6 +49,9 @@ export interface Tables {
   team_accounts: TeamAccountTable;
   credit_grants: CreditGrantTable;
   organization_limits: OrganizationLimitsTable;
+  disk_storage: DiskStorageTable;
+  disks: DiskTable;
+  disk_snapshots: DiskSnapshotTable;
   sandbox_credentials: SandboxCredentialTable;
   egress_cursors: EgressCursorTable;
 }

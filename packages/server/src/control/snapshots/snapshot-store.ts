@@ -16,6 +16,8 @@ export interface SnapshotFilter {
 export interface SavedSnapshot {
   sizeBytes: number;
   boundTo: Record<string, string>;
+  /** The version of the sandbox's disk, and its size; undefined without one. */
+  disk?: { version: number; gb: number } | undefined;
 }
 
 export class SnapshotStore {
@@ -35,10 +37,15 @@ export class SnapshotStore {
   }
 
   /** Marks a snapshot as ready. Returns undefined if it is not being made any more. */
-  complete(id: string, { sizeBytes, boundTo }: SavedSnapshot): Promise<SnapshotRow | undefined> {
+  complete(id: string, { sizeBytes, boundTo, disk }: SavedSnapshot): Promise<SnapshotRow | undefined> {
     return this.#db
       .updateTable('snapshots')
-      .set({ status: 'ready', size_bytes: sizeBytes, bound_to: JSON.stringify(boundTo) })
+      .set({
+        status: 'ready',
+        size_bytes: sizeBytes,
+        bound_to: JSON.stringify(boundTo),
+        ...(disk === undefined ? {} : { disk_version: disk.version, disk_gb: disk.gb }),
+      })
       .where('id', '=', id)
       .where('status', '=', 'creating')
       .returningAll()

@@ -1,4 +1,4 @@
-import type { Insertable, JSONColumnType, Selectable } from 'kysely';
+import type { Generated, Insertable, JSONColumnType, Selectable } from 'kysely';
 import type { NetworkColumn } from '../sandbox/record/sandbox-tables.ts';
 
 export interface SnapshotTable {
@@ -21,6 +21,11 @@ export interface SnapshotTable {
   labels: JSONColumnType<Record<string, string>>;
   auto_hibernate: boolean;
   network: NetworkColumn;
+  /** The disk of the sandbox, and the version that the capture keeps; null without one. */
+  disk_id: Generated<string | null>;
+  disk_name: Generated<string | null>;
+  disk_version: Generated<number | null>;
+  disk_gb: Generated<number | null>;
 }
 
 export type SnapshotRow = Selectable<SnapshotTable>;

@@ -7,7 +7,7 @@
  * The reconciler (capture-keeper.ts) removes a row that is `creating` or `deleting` without an operation, with its
  * capture.
  */
-import { AppError, type CreateSnapshotRequest, type SnapshotRecord } from '@coppice/contract';
+import { AppError, DISK_GB_BYTES, type CreateSnapshotRequest, type SnapshotRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
@@ -110,7 +110,11 @@ export class Snapshots {
 
   async #complete(sandbox: Readonly<SandboxRow>, capture: CaptureInfo): Promise<SnapshotRow> {
     await this.#checkQuota(sandbox.organization_id, capture.size_bytes);
-    const saved = { sizeBytes: capture.size_bytes, boundTo: capture.bound_to };
+    const saved = {
+      sizeBytes: capture.size_bytes,
+      boundTo: capture.bound_to,
+      disk: readDisk(capture),
+    };
     const note = { event: 'sandbox.snapshot', data: { snapshot_id: capture.id } } as const;
     return this.#parts.audit.commit(sandbox.id, note, async (transaction) => {
       const row = await this.#store.within(transaction).complete(capture.id, saved);
@@ -175,6 +179,8 @@ export class Snapshots {
       labels: JSON.stringify(sandbox.labels),
       auto_hibernate: sandbox.auto_hibernate,
       network: sandbox.network,
+      disk_id: sandbox.disk_id,
+      disk_name: sandbox.disk_name,
     };
   }
 }
@@ -188,8 +194,17 @@ function buildSnapshotRecord(row: SnapshotRow): SnapshotRecord {
     vcpus: row.vcpus,
     mem_mib: row.mem_mib,
     disk_mib: row.disk_mib,
+    disk: buildDisk(row),
     size_bytes: row.size_bytes,
     bound_to: row.bound_to,
     created_at: new Date(row.created_at).toISOString(),
   };
+}
+
+function readDisk({ workspace }: CaptureInfo): { version: number; gb: number } | undefined {
+  return workspace && { version: workspace.version, gb: Math.ceil(workspace.size_bytes / DISK_GB_BYTES) };
+}
+
+function buildDisk({ disk_name: name, disk_version: version, disk_gb }: SnapshotRow): SnapshotRecord['disk'] {
+  return name === null || version === null || disk_gb === null ? null : { name, version, size_gb: disk_gb };
 }

@@ -15,16 +15,21 @@ export interface PageOf {
 }
 
 /** Returns the page, and sets a `Link` header to the next one. */
-export function sendPage<T extends { id: string }>(
+export function sendPage<T extends { id: string }>(reply: FastifyReply, listed: Listed<T>, of: PageOf): T[] {
+  return sendIdentifiedPage(reply, { ...listed, ids: listed.records.map(({ id }) => id) }, of);
+}
+
+/** Like {@link sendPage}, for records that do not show their ids. */
+export function sendIdentifiedPage<T>(
   reply: FastifyReply,
-  { records, createdAt }: Listed<T>,
+  { records, createdAt, ids }: Listed<T> & { ids: readonly string[] },
   { path, limit, filter }: PageOf,
 ): T[] {
   const page = records.slice(0, limit);
-  const last = page.at(-1);
+  const lastId = ids[page.length - 1];
   const lastCreatedAt = createdAt[page.length - 1];
-  if (records.length <= limit || last === undefined || lastCreatedAt === undefined) return page;
-  const cursor = formatCursor({ createdAt: lastCreatedAt, id: last.id });
+  if (records.length <= limit || lastId === undefined || lastCreatedAt === undefined) return page;
+  const cursor = formatCursor({ createdAt: lastCreatedAt, id: lastId });
   linkNext(reply, path, new URLSearchParams([['limit', String(limit)], ['cursor', cursor], ...filter]));
   return page;
 }

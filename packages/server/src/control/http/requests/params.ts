@@ -18,5 +18,9 @@ export const PreviewParams = SandboxParams.extend({ previewId: z.string().max(20
 
 export const SnapshotParams = z.strictObject({ id: z.string().max(200) });
 
+export const DiskParams = z.strictObject({ disk: z.string().max(200) });
+
+export const DiskSnapshotParams = DiskParams.extend({ diskSnapshot: z.string().max(200) });
+
 /** Accepts any text: an error in words explains which text names a registry, instead of a pattern. */
 export const RegistryParams = z.strictObject({ registry: z.string().max(1024) });

@@ -19,6 +19,8 @@ const LIMITS: Limits = {
   openRequests: 1,
   openStreams: 1,
   snapshotBytes: 1,
+  disks: 1,
+  diskGb: 1,
   requestsPerSecond: 1,
   requestBurst: 1,
 };
@@ -50,6 +52,7 @@ function buildParts(rows: readonly SandboxRow[]): LiveDriversParts {
     limits: {},
     limitsOf: () => LIMITS,
     egressKeeper: { mark: () => undefined },
+    disks: { noteState: () => undefined, findDetaching: () => undefined },
   };
   return parts as unknown as LiveDriversParts;
 }

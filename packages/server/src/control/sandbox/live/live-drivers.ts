@@ -3,6 +3,7 @@ import { isWithin, type Reach } from '../../accounts/organizations/reach.ts';
 import type { TeamSecrets } from '../../audit/team-secrets.ts';
 import type { Credit } from '../../billing/credit/credit.ts';
 import { isDatabaseAway } from '../../db/database-error.ts';
+import type { TakeDisks } from '../../disks/sandbox-disks.ts';
 import type { NewSandboxRow, SandboxRow } from '../record/sandbox-tables.ts';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 import { checkQuota, holdsMachine, type Shape } from '../../limits/quota.ts';
@@ -59,23 +60,23 @@ export class LiveDrivers implements Disposable {
     return driver !== undefined && isWithin(reach, driver.row) ? driver : undefined;
   }
 
-  async insert(row: NewSandboxRow): Promise<SandboxDriver> {
-    const [driver] = await this.insertAll([row]);
+  async insert(row: NewSandboxRow, takeDisks?: TakeDisks): Promise<SandboxDriver> {
+    const [driver] = await this.insertAll([row], takeDisks);
     invariant(driver, 'an inserted record has a driver');
     return driver;
   }
 
   /**
-   * Inserts all rows or none. They belong to one team. Returns the drivers in the order of the rows. Throws `capacity`
-   * beyond the quota.
+   * Inserts all rows or none, and takes their disks. They belong to one team. Returns the drivers in the order of the
+   * rows. Throws `capacity` beyond the quota.
    */
-  async insertAll(rows: readonly NewSandboxRow[]): Promise<SandboxDriver[]> {
+  async insertAll(rows: readonly NewSandboxRow[], takeDisks?: TakeDisks): Promise<SandboxDriver[]> {
     const [first] = rows;
     if (first === undefined) return [];
     const { id: audit_key_id } = await this.#parts.teamSecrets.ensure(first.team_id);
     this.checkQuota(first.organization_id, rows);
     const keyed = rows.map((row) => ({ ...row, audit_key_id }));
-    const inserted = new Map((await this.#inserts.insert(keyed)).map((row) => [row.id, row]));
+    const inserted = new Map((await this.#inserts.insert(keyed, takeDisks)).map((row) => [row.id, row]));
     return rows.flatMap(({ id }) => {
       const row = inserted.get(id);
       return row === undefined ? [] : [this.#add(row)];
@@ -128,11 +129,11 @@ export class PendingInserts {
   }
 
   /** Inserts all of them or none. */
-  async insert(rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
+  async insert(rows: readonly NewSandboxRow[], takeDisks?: TakeDisks): Promise<SandboxRow[]> {
     for (const row of rows) this.#note(row, false);
     let isInDoubt = false;
     try {
-      return await this.#store.insert(rows);
+      return await this.#store.insert(rows, takeDisks);
     } catch (error) {
       isInDoubt = isDatabaseAway(error);
       throw error;

@@ -23,6 +23,7 @@ import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { VmEnd } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
+import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
 import type { SandboxRow, SandboxUpdate } from '../record/sandbox-tables.ts';
 import { momentOf, type Clock } from '../../time/clock.ts';
@@ -43,6 +44,7 @@ export interface LiveSandboxParts {
   store: SandboxStore;
   audit: AuditLog;
   notes: Pick<EgressNotes, 'ended'>;
+  disks: Pick<SandboxDisks, 'findDetaching' | 'noteState'>;
   clock: Clock;
   log: Logger;
   onExpire: (reason: ExpiryReason) => void;
@@ -77,7 +79,8 @@ export class LiveSandbox {
     const endsInMs = this.#timer?.endsInMs ?? null;
     const expiresAt = endsInMs === null ? null : Math.round(this.#parts.clock.wallMs() + endsInMs);
     const operation = this.operations.current ?? (this.row.rollback_id === null ? null : 'rolling_back');
-    return buildRecord(this.row, { operation, expiresAt });
+    const detaching = this.#parts.disks.findDetaching(this.row.id);
+    return buildRecord(this.row, { operation, expiresAt, detaching });
   }
 
   /** Unix milliseconds of the last request. */
@@ -234,6 +237,7 @@ export class LiveSandbox {
     if (status === this.#timedState) return;
     this.#timer?.stop();
     this.#timedState = status;
+    this.#parts.disks.noteState(this.row);
     if (status !== 'creating') this.#begun.resolve();
     if (this.isFinal) this.#parts.onFinal();
     else if (status !== 'creating') this.#timer = this.#startTimer(graceMs);

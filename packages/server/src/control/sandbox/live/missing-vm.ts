@@ -1,7 +1,7 @@
 /** Resolves sandboxes whose VM the runner does not have. Call these functions only while holding the commit lock. */
 import { findTransition } from '@coppice/contract';
 import { readEndReason } from '../record/ending.ts';
-import { buildHibernated, HIBERNATED } from '../record/hibernation.ts';
+import { buildHibernated, buildHibernatedNotes } from '../record/hibernation.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
 
@@ -24,6 +24,6 @@ export async function resolveHibernated(live: LiveSandbox, vm: SandboxVm): Promi
   if (hibernation_id === null || findTransition(status, 'saved').outcome !== 'accept') return false;
   const capture = await vm.findHibernation(hibernation_id);
   if (capture === undefined) return false;
-  await live.commit(buildHibernated(live.row, capture, live.now), HIBERNATED);
+  await live.commit(buildHibernated(live.row, capture, live.now), buildHibernatedNotes(live.row, capture));
   return true;
 }

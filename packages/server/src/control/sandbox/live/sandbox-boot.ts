@@ -3,11 +3,13 @@ import { AppError, findTransition, type SandboxRecord } from '@coppice/contract'
 import type { VmEgress } from '../../../lib/protocol/egress-protocol.ts';
 import type { VmInfo } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
+import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import type { Grant } from '../../egress/grant.ts';
 import type { Grants } from '../../egress/grants.ts';
 import type { NewVm } from '../../placement/runner-client.ts';
 import type { SandboxRow } from '../record/sandbox-tables.ts';
 import { takenBack } from '../../placement/runner-error.ts';
+import { buildAttachedNotes, buildMounted } from '../record/disk-notes.ts';
 import { isForkId } from '../record/ids.ts';
 import { buildCreatedNote } from '../record/new-row.ts';
 import { changeState } from '../record/state-change.ts';
@@ -19,6 +21,7 @@ export interface BootParts {
   vm: SandboxVm;
   grants: Grants;
   audit: AuditLog;
+  disks: SandboxDisks;
 }
 
 export class SandboxBoot {
@@ -42,16 +45,25 @@ export class SandboxBoot {
   }
 
   /** Starts a new VM from an image. Resolves when a first command can run. */
-  create(wanted: Omit<NewVm, 'egress'>, grants: readonly Grant[]): Promise<SandboxRecord> {
+  create(wanted: Omit<NewVm, 'egress' | 'workspace'>, grants: readonly Grant[]): Promise<SandboxRecord> {
     return this.#run(async () => {
       const egress = await this.#grant(grants);
-      return this.#parts.vm.create(egress === undefined ? wanted : { ...wanted, egress });
+      const workspace = await this.#parts.disks.mount(this.#live.row);
+      return this.#parts.vm.create({
+        ...wanted,
+        ...(egress === undefined ? {} : { egress }),
+        ...(workspace === undefined ? {} : { workspace }),
+      });
     });
   }
 
   /** Starts a VM from a capture. Resolves when the guest runs. */
   restore(captureId: string, grants: readonly Grant[]): Promise<SandboxRecord> {
-    return this.#run(async () => this.#parts.vm.restore(captureId, await this.#grant(grants)));
+    return this.#run(async () => {
+      const egress = await this.#grant(grants);
+      const workspace = await this.#parts.disks.mount(this.#live.row, { asCaptured: true });
+      return this.#parts.vm.restore({ captureId, egress, workspace });
+    });
   }
 
   /** Waits for the VM that a fork of the parent makes. */
@@ -70,11 +82,11 @@ export class SandboxBoot {
     this.#isUnderWay = true;
     try {
       await enterRecordStep('record.ask');
-      const { image } = await this.#start(start);
+      const vm = await this.#start(start);
       await this.#noteForked();
       await enterRecordStep('record.start');
       const createMs = Math.round(this.#live.now.bootMs - startedAtMs);
-      const record = await this.#live.inTurn(() => this.#commitStart(image, createMs));
+      const record = await this.#live.inTurn(() => this.#commitStart(vm, createMs));
       await enterRecordStep('record.answer');
       return record;
     } catch (error) {
@@ -120,7 +132,7 @@ export class SandboxBoot {
     }
   }
 
-  async #commitStart(image: string, createMs: number): Promise<SandboxRecord> {
+  async #commitStart({ image, workspace }: VmInfo, createMs: number): Promise<SandboxRecord> {
     const { outcome } = findTransition(this.#live.row.status, 'started');
     if (outcome === 'remove_vm') {
       this.#parts.vm.removeLater();
@@ -130,13 +142,15 @@ export class SandboxBoot {
     const { now, row } = this.#live;
     const change = {
       ...changeState(row.status, 'started'),
+      ...buildMounted(workspace),
       image,
       create_ms: createMs,
       last_active_at: now.wallMs,
       last_seen_at: now.wallMs,
       last_seen_boot_ms: now.bootMs,
     };
-    await this.#live.commit(change, buildCreatedNote({ ...row, image }));
+    const notes = [buildCreatedNote({ ...row, image }), ...buildAttachedNotes(row, workspace)];
+    await this.#live.commit(change, notes);
     return this.#live.record;
   }
 }

@@ -1,6 +1,6 @@
 /** Forks a running sandbox and takes snapshots of it. */
 import type { SandboxRequest } from '@coppice/contract';
-import type { CaptureInfo, ForkedVms } from '../../../lib/protocol/runner-protocol.ts';
+import type { CaptureInfo, ForkedVms, ForkVm } from '../../../lib/protocol/runner-protocol.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveMissing } from './missing-vm.ts';
 import type { SandboxEgress } from './sandbox-egress.ts';
@@ -46,10 +46,10 @@ export class SandboxCopies {
   }
 
   /** Has the runner make the children's VMs. Call only within an operation from {@link begin}. */
-  fork(children: string[]): Promise<ForkedVms> {
+  fork(fork: ForkVm): Promise<ForkedVms> {
     return this.#ask('fork', async () => {
       await this.#egress.tellBeforeCopy();
-      return this.#vm.fork(children);
+      return this.#vm.fork(fork);
     });
   }
 

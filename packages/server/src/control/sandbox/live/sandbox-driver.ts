@@ -20,6 +20,7 @@ import type { VmEnd } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
 import type { ControlLimits } from '../../control-config.ts';
 import type { SandboxRow } from '../record/sandbox-tables.ts';
+import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import type { EgressKeeper } from '../../egress/egress-keeper.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
 import type { Grants } from '../../egress/grants.ts';
@@ -44,6 +45,7 @@ export interface DriverParts {
   store: SandboxStore;
   audit: AuditLog;
   grants: Grants;
+  disks: SandboxDisks;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
   clock: Clock;
@@ -65,15 +67,18 @@ export class SandboxDriver {
   readonly rollback: SandboxRollback;
   readonly #log: Logger;
   readonly #vm: SandboxVm;
+  readonly #disks: SandboxDisks;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    const { runner, store, audit, notes, grants, clock, limits, onFinal, admitResume } = parts;
+    const { runner, store, audit, notes, grants, disks, clock, limits, onFinal, admitResume } = parts;
+    this.#disks = disks;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
     this.live = new LiveSandbox(row, {
       store,
       audit,
       notes,
+      disks,
       clock,
       log: this.#log,
       onExpire: (reason) => void this.#expire(reason),
@@ -84,10 +89,10 @@ export class SandboxDriver {
     const onDoubt = (): void => parts.egressKeeper.mark(row.id);
     this.egress = new SandboxEgress(this.live, this.#vm, { audit, grants, onDoubt });
     const { egress } = this;
-    this.boot = new SandboxBoot(this.live, { vm, grants, audit });
-    this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume });
+    this.boot = new SandboxBoot(this.live, { vm, grants, audit, disks });
+    this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume, disks });
     this.copies = new SandboxCopies(this.live, { vm, egress });
-    this.rollback = new SandboxRollback(this.live, { vm, audit, log: this.#log });
+    this.rollback = new SandboxRollback(this.live, { vm, audit, disks, log: this.#log });
   }
 
   get row(): Readonly<SandboxRow> {
@@ -140,8 +145,12 @@ export class SandboxDriver {
     });
   }
 
-  destroy(reason: StatusReason = 'requested'): Promise<DestroyResult> {
-    return this.live.operate('destroy', () => this.#destroyNow(reason));
+  /** Also waits a while until what the sandbox wrote to its disk is stored. */
+  async destroy(reason: StatusReason = 'requested'): Promise<DestroyResult> {
+    await this.live.operate('destroy', () => this.#destroyNow(reason));
+    const { id } = this.row;
+    await this.#disks.waitUntilDetached(id);
+    return buildDestroyResult(this.row, this.#disks.findDetaching(id));
   }
 
   /** Handles the runner's report that the VM has ended. */
@@ -193,7 +202,7 @@ export class SandboxDriver {
     return this.row.status !== 'running' || findAdmission(this.live.operations.current, 'use') !== 'go';
   }
 
-  async #destroyNow(reason: StatusReason): Promise<DestroyResult> {
+  async #destroyNow(reason: StatusReason): Promise<void> {
     const captureId = await this.live.inTurn(async () => {
       this.live.require('destroy');
       await enterRecordStep('record.remove');
@@ -206,7 +215,6 @@ export class SandboxDriver {
       return hibernation_id;
     });
     if (captureId !== null) await this.#vm.forgetCapture(captureId);
-    return buildDestroyResult(this.row);
   }
 
   async #expire(reason: ExpiryReason): Promise<void> {

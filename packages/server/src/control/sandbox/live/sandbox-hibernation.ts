@@ -1,9 +1,19 @@
 /** Hibernates and resumes a sandbox, and resolves hibernations and resumes whose outcome is unknown. */
 import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
+import type { MountedWorkspace, VmWorkspace } from '../../../lib/protocol/disk-protocol.ts';
+import type { VmInfo } from '../../../lib/protocol/runner-protocol.ts';
+import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import { isUnanswered } from '../../placement/runner-error.ts';
 import type { Grants } from '../../egress/grants.ts';
-import { buildHibernated, buildResumed, HIBERNATED, RESUMED } from '../record/hibernation.ts';
+import { buildMounted } from '../record/disk-notes.ts';
+import {
+  buildHibernated,
+  buildHibernatedNotes,
+  buildResumed,
+  buildResumedNotes,
+} from '../record/hibernation.ts';
 import { newHibernationId } from '../record/ids.ts';
+import type { SandboxUpdate } from '../record/sandbox-tables.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated } from './missing-vm.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
@@ -14,6 +24,7 @@ export interface HibernationParts {
   vm: SandboxVm;
   grants: Grants;
   admitResume: () => Promise<void>;
+  disks: SandboxDisks;
 }
 
 export class SandboxHibernation {
@@ -21,13 +32,15 @@ export class SandboxHibernation {
   readonly #vm: SandboxVm;
   readonly #grants: Grants;
   readonly #admitResume: () => Promise<void>;
+  readonly #disks: SandboxDisks;
   #waking: Promise<SandboxRecord> | undefined;
 
-  constructor(live: LiveSandbox, { vm, grants, admitResume }: HibernationParts) {
+  constructor(live: LiveSandbox, { vm, grants, admitResume, disks }: HibernationParts) {
     this.#live = live;
     this.#vm = vm;
     this.#grants = grants;
     this.#admitResume = admitResume;
+    this.#disks = disks;
   }
 
   async hibernate(): Promise<SandboxRecord> {
@@ -49,15 +62,19 @@ export class SandboxHibernation {
       await enterRecordStep('record.hibernated');
       await this.#live.inTurn(async () => {
         this.#live.require('hibernate');
-        await this.#live.commit(buildHibernated(this.#live.row, capture, this.#live.now), HIBERNATED);
+        await this.#live.commit(
+          buildHibernated(this.#live.row, capture, this.#live.now),
+          buildHibernatedNotes(this.#live.row, capture),
+        );
       });
     } catch (error) {
       await this.#settleFailed(error);
     }
   }
 
-  async resume(): Promise<SandboxRecord> {
-    await this.#live.operate('resume', () => this.#resume());
+  /** `isFresh`: the disk is mounted anew. Throws `disk_in_use` or `disk_changed` if it cannot be attached again. */
+  async resume({ isFresh = false } = {}): Promise<SandboxRecord> {
+    await this.#live.operate('resume', () => this.#resume(isFresh));
     return this.#live.record;
   }
 
@@ -76,22 +93,36 @@ export class SandboxHibernation {
     if (this.#live.row.status === 'hibernated') await this.#commitResumed();
   }
 
-  async #resume(): Promise<void> {
-    const captureId = this.#live.row.hibernation_id;
-    invariant(captureId, 'a hibernated sandbox names its hibernation');
+  async #resume(isFresh: boolean): Promise<void> {
     await this.#admitResume();
     await enterRecordStep('record.resume');
-    await this.#vm.restore(captureId, await this.#grants.revealStart(this.#live.row));
-    await enterRecordStep('record.resumed');
-    await this.#live.inTurn(() => this.#commitResumed());
+    try {
+      const taken = await this.#disks.reattach(this.#live.row, { isFresh });
+      const vm = await this.#restore(taken?.workspace);
+      await enterRecordStep('record.resumed');
+      await this.#live.inTurn(() =>
+        this.#commitResumed({ ...taken?.disk, ...buildMounted(vm.workspace) }, vm.workspace),
+      );
+    } catch (error) {
+      await this.#disks.giveBack(this.#live.row);
+      throw this.#disks.explainResume(this.#live.row, error);
+    }
   }
 
-  async #commitResumed(): Promise<void> {
+  async #restore(workspace: VmWorkspace | undefined): Promise<VmInfo> {
+    const captureId = this.#live.row.hibernation_id;
+    invariant(captureId, 'a hibernated sandbox names its hibernation');
+    const egress = await this.#grants.revealStart(this.#live.row);
+    return this.#vm.restore({ captureId, egress, workspace });
+  }
+
+  async #commitResumed(change: SandboxUpdate = {}, mounted?: MountedWorkspace): Promise<void> {
     const { outcome } = findTransition(this.#live.row.status, 'started');
     if (outcome === 'remove_vm') this.#vm.removeLater();
     if (outcome !== 'accept') throw this.#live.refusal('resume');
     const captureId = this.#live.row.hibernation_id;
-    await this.#live.commit(buildResumed(this.#live.row, this.#live.now), RESUMED);
+    const { row, now } = this.#live;
+    await this.#live.commit({ ...buildResumed(row, now), ...change }, buildResumedNotes(row, mounted));
     if (captureId !== null) void this.#forget(captureId);
   }
 

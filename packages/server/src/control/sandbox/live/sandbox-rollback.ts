@@ -14,6 +14,8 @@ import type { Logger } from 'pino';
 import type { VmRollback } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
 import { isUnanswered } from '../../placement/runner-error.ts';
+import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
+import type { SnapshotRow } from '../../snapshots/snapshot-tables.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveMissing } from './missing-vm.ts';
 import { buildRollbackNote, buildRolledBack, NO_ROLLBACK } from '../record/rollback.ts';
@@ -24,8 +26,12 @@ import { invariant } from '../../../lib/invariant.ts';
 export interface RollbackParts {
   vm: SandboxVm;
   audit: Pick<AuditLog, 'hasRollback'>;
+  disks: Pick<SandboxDisks, 'buildRollback'>;
   log: Logger;
 }
+
+/** The snapshot, and the version of the disk in it. */
+export type RollbackTarget = Pick<SnapshotRow, 'id' | 'disk_version'>;
 
 export type RollbackOutcome = 'done' | 'pending' | 'none';
 
@@ -48,8 +54,8 @@ export class SandboxRollback {
    * Rolls the sandbox back, once for each `id` (from `newRollbackId()`). Throws `outcome_unknown` if the rollback may
    * have been done; it is finished later.
    */
-  async rollBack(id: string, snapshotId: string): Promise<SandboxRecord> {
-    await this.#live.operate('rollback', () => this.#rollBackNow(id, snapshotId));
+  async rollBack(id: string, snapshot: RollbackTarget): Promise<SandboxRecord> {
+    await this.#live.operate('rollback', () => this.#rollBackNow(id, snapshot));
     return this.#live.record;
   }
 
@@ -58,11 +64,15 @@ export class SandboxRollback {
     return this.isPending && this.#live.operations.current === null;
   }
 
-  async #rollBackNow(id: string, snapshotId: string): Promise<void> {
+  async #rollBackNow(id: string, snapshot: RollbackTarget): Promise<void> {
     try {
       await this.#live.inTurn(async () => {
         this.#live.require('rollback');
-        await this.#live.commit({ rollback_id: id, rollback_snapshot_id: snapshotId });
+        await this.#live.commit({
+          rollback_id: id,
+          rollback_snapshot_id: snapshot.id,
+          rollback_disk_version: snapshot.disk_version,
+        });
       });
       await enterRecordStep('record.rollback');
       await this.#finish({ isFirstTry: true });
@@ -128,10 +138,16 @@ export class SandboxRollback {
 
   /** Sends the rollback to the runner. Throws the runner's refusal after removing the rollback from the record. */
   async #ask({ isFirstTry }: { isFirstTry: boolean }): Promise<VmRollback> {
-    const { rollback_id, rollback_snapshot_id } = this.#live.row;
+    const { row } = this.#live;
+    const { rollback_id, rollback_snapshot_id } = row;
     invariant(rollback_id !== null && rollback_snapshot_id !== null, 'a pending rollback is in the record');
     try {
-      return await this.#parts.vm.rollBack({ rollback_id, capture_id: rollback_snapshot_id });
+      const workspace = await this.#parts.disks.buildRollback(row, row.rollback_disk_version);
+      return await this.#parts.vm.rollBack({
+        rollback_id,
+        capture_id: rollback_snapshot_id,
+        ...(workspace === undefined ? {} : { workspace }),
+      });
     } catch (error) {
       const wasNeverAsked = isFirstTry && error instanceof AppError && error.code === 'unavailable';
       if (isUnanswered(error) && !wasNeverAsked) throw error;

@@ -1,20 +1,19 @@
 /** Creates, saves, copies and removes the VM of one sandbox at its runner, even if the runner restarts meanwhile. */
-import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { EgressCounters, VmEgress } from '../../../lib/protocol/egress-protocol.ts';
 import type {
   CaptureInfo,
   ForkedVms,
+  ForkVm,
   RollbackVm,
   VmEnd,
   VmInfo,
   VmRollback,
 } from '../../../lib/protocol/runner-protocol.ts';
+import type { Restore } from '../../placement/runner-captures.ts';
 import type { NewVm, RunnerClient } from '../../placement/runner-client.ts';
-import { isUnanswered } from '../../placement/runner-error.ts';
-
-const RETRY_DELAY_MS = 250;
+import { insist } from '../../placement/insist.ts';
 
 export interface VmDeadlines {
   /** Deadline of a whole create. */
@@ -53,10 +52,10 @@ export class SandboxVm {
   }
 
   /** Starts the VM from a capture, which is kept. Throws `snapshot_unusable` if the capture is gone. */
-  async restore(captureId: string, egress?: VmEgress): Promise<VmInfo> {
+  async restore(restore: Restore): Promise<VmInfo> {
     try {
       return await this.#insistOnCapture((leftMs) =>
-        this.#runner.captures.restore(this.#id, { captureId, egress }, leftMs),
+        this.#runner.captures.restore(this.#id, restore, leftMs),
       );
     } catch (error) {
       throw isNotFound(error) ? captureGone(error) : error;
@@ -84,9 +83,9 @@ export class SandboxVm {
     return this.#insistOnCapture((leftMs) => this.#runner.captures.rollBack(this.#id, rollback, leftMs));
   }
 
-  fork(children: string[]): Promise<ForkedVms> {
+  fork(fork: ForkVm): Promise<ForkedVms> {
     const { forkDeadlineMs } = this.#limits;
-    return this.#insist(forkDeadlineMs, (leftMs) => this.#runner.captures.fork(this.#id, children, leftMs));
+    return this.#insist(forkDeadlineMs, (leftMs) => this.#runner.captures.fork(this.#id, fork, leftMs));
   }
 
   /** Returns undefined if the runner knows no such VM. */
@@ -129,30 +128,10 @@ export class SandboxVm {
     return this.#insist(this.#limits.captureDeadlineMs, attempt);
   }
 
-  /**
-   * Repeats a request that gets no answer. The runner continues what it has begun when the connection breaks, and a
-   * request with the same ids joins it, so the caller does not see a short outage. Throws `outcome_unknown` if one of
-   * the attempts may have reached the runner.
-   */
-  async #insist<T>(deadlineMs: number, attempt: (leftMs: number) => Promise<T>): Promise<T> {
-    const end = performance.now() + deadlineMs;
-    let outageEnd: number | undefined;
-    let unheard: AppError | undefined;
-    for (;;) {
-      const attemptedAt = performance.now();
-      try {
-        return await attempt(Math.max(1, end - attemptedAt));
-      } catch (error) {
-        if (!isUnanswered(error)) throw error;
-        if (error.code === 'outcome_unknown') unheard = error;
-        // A long attempt had reached the runner: the outage begins at the end of the attempt.
-        if (performance.now() - attemptedAt > 2 * RETRY_DELAY_MS) outageEnd = undefined;
-        outageEnd ??= performance.now() + this.#limits.runnerOutageDeadlineMs;
-        if (performance.now() > Math.min(end, outageEnd)) throw unheard ?? error;
-        this.#log.warn('the runner gave no answer to an operation; the request is repeated');
-        await delay(RETRY_DELAY_MS);
-      }
-    }
+  #insist<T>(deadlineMs: number, attempt: (leftMs: number) => Promise<T>): Promise<T> {
+    const onRepeat = (): void =>
+      this.#log.warn('the runner gave no answer to an operation; the request is repeated');
+    return insist({ deadlineMs, outageDeadlineMs: this.#limits.runnerOutageDeadlineMs, onRepeat }, attempt);
   }
 }
 

@@ -4,6 +4,7 @@ import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { VmEnd } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
 import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
+import { buildDetachedNotes } from './disk-notes.ts';
 import { findAgeMs, findAgeWhenSeenMs, findBilledMs, findSettledAgeMs } from '../../time/lifetime.ts';
 import { buildRollbackNote, findUnheard, NO_ROLLBACK } from './rollback.ts';
 import { changeState, type StateChange } from './state-change.ts';
@@ -41,6 +42,7 @@ export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
     ...NO_ROLLBACK,
     // The audit log still has the policy. In the row, lists of ended sandboxes would carry thousands of rules.
     network: null,
+    disk_version: null,
     ...addUsage(addUsage(row, findUnheard(row, end)?.replaced_usage), end),
     uptime_ms: uptimeMs,
     billed_ms: billedMs,
@@ -62,6 +64,7 @@ export function buildEndNotes(
   const rollback = findUnheard(row, end);
   return [
     ...(rollback === undefined ? [] : [buildRollbackNote(rollback)]),
+    ...(row.status === 'running' ? buildDetachedNotes(row) : []),
     {
       event: status === 'destroyed' ? 'sandbox.destroyed' : 'sandbox.failed',
       data: { cpu_ms, mem_peak_bytes, uptime_ms, reason },

@@ -7,18 +7,29 @@
  * The id is in the record before control sends the request to the runner, so that control can distinguish a
  * hibernated VM from a lost one.
  */
+import type { MountedWorkspace } from '../../../lib/protocol/disk-protocol.ts';
 import type { CaptureInfo } from '../../../lib/protocol/runner-protocol.ts';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
 import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { findAgeMs, findHibernatedMs, findUnseenMs, findBilledMs } from '../../time/lifetime.ts';
+import { buildAttachedNotes, buildDetachedNotes } from './disk-notes.ts';
 import { NO_ROLLBACK } from './rollback.ts';
 import { changeState } from './state-change.ts';
 import { addUsage } from './usage.ts';
 
-/** Audit entries of a hibernation and of a resume. */
-export const HIBERNATED: AuditNote = { event: 'sandbox.hibernated', data: {} };
-export const RESUMED: AuditNote = { event: 'sandbox.resumed', data: {} };
+const HIBERNATED: AuditNote = { event: 'sandbox.hibernated', data: {} };
+const RESUMED: AuditNote = { event: 'sandbox.resumed', data: {} };
+
+/** Builds the audit entries of a hibernation. */
+export function buildHibernatedNotes(row: SandboxRow, { workspace }: CaptureInfo): AuditNote[] {
+  return [...buildDetachedNotes(row, workspace?.version), HIBERNATED];
+}
+
+/** Builds the audit entries of a resume. */
+export function buildResumedNotes(row: SandboxRow, mounted?: MountedWorkspace): AuditNote[] {
+  return [RESUMED, ...buildAttachedNotes(row, mounted)];
+}
 
 /**
  * Builds the change for a sandbox that the runner has saved. The capture names the time, but it is never before the VM
@@ -31,6 +42,7 @@ export function buildHibernated(row: SandboxRow, capture: CaptureInfo, now: Host
     // A hibernated sandbox has no VM that could still be rolled back.
     ...NO_ROLLBACK,
     hibernation_id: capture.id,
+    disk_version: capture.workspace?.version ?? null,
     hibernated_at: Math.round(now.wallMs - agoMs),
     billed_ms: findBilledMs(row, findAgeMs(row, now) - agoMs),
     ...addUsage(row, capture.usage),
@@ -51,6 +63,7 @@ export function buildResumed(row: SandboxRow, now: HostMoment): SandboxUpdate {
     ...changeState(row.status, 'started'),
     hibernation_id: null,
     hibernated_at: null,
+    disk_version: null,
     hibernated_ms: findHibernatedMs(row, now),
     last_active_at: now.wallMs,
     last_seen_at: now.wallMs,

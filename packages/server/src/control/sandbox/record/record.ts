@@ -1,5 +1,12 @@
 /** Builds the record that callers receive from a sandbox's row. */
-import { costCents, type DestroyResult, type SandboxOperation, type SandboxRecord } from '@coppice/contract';
+import {
+  costCents,
+  type DestroyResult,
+  type SandboxDisk,
+  type SandboxOperation,
+  type SandboxRecord,
+} from '@coppice/contract';
+import type { Detaching } from '../../disks/detachments.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
 
 /** Columns that a record is built from. Without `network`, as a list could hold hundreds of thousands of rules. */
@@ -23,6 +30,9 @@ export const RECORD_COLUMNS = [
   'hibernated_at',
   'ended_at',
   'auto_hibernate',
+  'disk_name',
+  'disk_recovered_version',
+  'disk_recovered_at',
 ] as const satisfies (keyof SandboxRow)[];
 export type RecordRow = Pick<SandboxRow, (typeof RECORD_COLUMNS)[number]>;
 
@@ -35,7 +45,11 @@ export interface LiveState {
 
 const NOT_LIVE: LiveState = { operation: null, expiresAt: null };
 
-export function buildRecord(row: RecordRow, live: LiveState = NOT_LIVE): SandboxRecord {
+/** `detaching`: what is known of the disk while it is not free yet, although the sandbox no longer uses it. */
+export function buildRecord(
+  row: RecordRow,
+  { detaching, ...live }: LiveState & { detaching?: Detaching | undefined } = NOT_LIVE,
+): SandboxRecord {
   return {
     id: row.id,
     status: row.status,
@@ -51,6 +65,7 @@ export function buildRecord(row: RecordRow, live: LiveState = NOT_LIVE): Sandbox
     max_lifetime: row.max_lifetime_s,
     expires_at: toTimestamp(live.expiresAt),
     auto_hibernate: row.auto_hibernate,
+    disk: buildDisk(row, detaching),
     labels: row.labels,
     parent_id: row.parent_id,
     audit_key_id: row.audit_key_id,
@@ -61,13 +76,35 @@ export function buildRecord(row: RecordRow, live: LiveState = NOT_LIVE): Sandbox
   };
 }
 
-export function buildDestroyResult(row: SandboxRow): DestroyResult {
+export function buildDestroyResult(row: SandboxRow, detaching?: Detaching): DestroyResult {
+  const disk = buildDisk(row, detaching);
   return {
+    ...(disk === null ? {} : { disk }),
     status: 'destroyed',
     cpu_ms: row.cpu_ms,
     mem_peak_bytes: row.mem_peak_bytes,
     uptime_ms: row.uptime_ms,
     cost_cents: costCents(BigInt(row.cost_units)),
+  };
+}
+
+function buildDisk(
+  row: Pick<RecordRow, 'status' | 'disk_name' | 'disk_recovered_version' | 'disk_recovered_at'>,
+  detaching: Detaching | undefined,
+): SandboxDisk | null {
+  const { status, disk_name: name, disk_recovered_version: version, disk_recovered_at: recoveredAt } = row;
+  if (name === null) return null;
+  const hasIt = status === 'creating' || status === 'running';
+  const unused = detaching === undefined ? 'detached' : 'detaching';
+  return {
+    name,
+    status: hasIt ? 'attached' : unused,
+    dirty_bytes: hasIt ? null : (detaching?.dirtyBytes ?? null),
+    waits_for: hasIt ? null : (detaching?.waitsFor ?? null),
+    recovered:
+      version === null || recoveredAt === null
+        ? null
+        : { version, drained_at: new Date(recoveredAt).toISOString() },
   };
 }
 

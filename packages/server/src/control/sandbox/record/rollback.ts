@@ -5,7 +5,11 @@ import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { addUsage } from './usage.ts';
 
 /** Columns of a row without a pending rollback. */
-export const NO_ROLLBACK = { rollback_id: null, rollback_snapshot_id: null } as const;
+export const NO_ROLLBACK = {
+  rollback_id: null,
+  rollback_snapshot_id: null,
+  rollback_disk_version: null,
+} as const;
 
 /** Builds the change for a rollback that the runner has done. The replaced VM is gone, and its usage counts. */
 export function buildRolledBack(row: SandboxRow, { replaced_usage }: VmRollback): SandboxUpdate {

@@ -5,6 +5,8 @@ import type { HostMoment } from '../../../lib/host-clock.ts';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import { updateBilled } from '../../billing/consumption/billed-update.ts';
 import type { Database } from '../../db/database.ts';
+import { followHolder } from '../../disks/held-disk.ts';
+import type { TakeDisks } from '../../disks/sandbox-disks.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { LIVE_STATES } from './live-list.ts';
 import { RECORD_COLUMNS, type RecordRow } from './record.ts';
@@ -36,17 +38,35 @@ export class SandboxStore {
     return new SandboxStore(transaction);
   }
 
-  /** Inserts all of them or none. */
-  insert(rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
-    const created = rows.map((row) => ({ ...row, status: FIRST_STATE }));
-    return this.#db.insertInto('sandboxes').values(created).returningAll().execute();
+  /** Inserts all of them or none, and takes their disks in the same transaction. */
+  insert(rows: readonly NewSandboxRow[], takeDisks?: TakeDisks): Promise<SandboxRow[]> {
+    if (takeDisks === undefined) return insertRows(this.#db, rows);
+    return this.#db.transaction().execute(async (transaction) => {
+      const disks = await takeDisks(transaction);
+      return insertRows(
+        transaction,
+        rows.map((row, index) => ({ ...row, ...disks[index] })),
+      );
+    });
   }
 
   /**
    * Changes a sandbox that is still in the state of `from`. The same statement bills what the change ends: a stretch of
-   * running, or the sandbox. Throws `unavailable` if the state is another, as a second writer must not exist.
+   * running, or the sandbox. The disk of the sandbox follows its state. Throws `unavailable` if the state is another,
+   * as a second writer must not exist.
    */
-  async update(from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> {
+  update(from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> {
+    const diskId = change.disk_id ?? from.disk_id;
+    if (diskId === null || change.status === undefined) return this.#update(from, change);
+    const both = async (transaction: Database): Promise<SandboxRow> => {
+      const row = await this.within(transaction).#update(from, change);
+      await followHolder(transaction, row);
+      return row;
+    };
+    return this.#db.isTransaction ? both(this.#db) : this.#db.transaction().execute(both);
+  }
+
+  async #update(from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> {
     const { id, status } = from;
     const row = await updateBilled(this.#db, from, change);
     if (row === undefined)
@@ -123,4 +143,9 @@ export class SandboxStore {
       FROM jsonb_to_recordset(${rows}::jsonb) AS beat(id text, at bigint)
       WHERE sandboxes.id = beat.id AND sandboxes.status = 'running'`.execute(this.#db);
   }
+}
+
+function insertRows(db: Database, rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
+  const created = rows.map((row) => ({ ...row, status: FIRST_STATE }));
+  return db.insertInto('sandboxes').values(created).returningAll().execute();
 }

@@ -70,6 +70,16 @@ export interface SandboxTable {
   /** When its whole audit log was stored in the object store; null before. */
   audit_stored_at: Generated<number | null>;
   network: NetworkColumn;
+  /** The disk at `/workspace`; also after the end, when it may be deleted or of another sandbox. */
+  disk_id: Generated<string | null>;
+  disk_name: Generated<string | null>;
+  /** `hibernated`: the version of the disk that the guest has mounted. */
+  disk_version: Generated<number | null>;
+  /** Set if the holder of the disk before this one was lost: the version that was left, and when it was stored. */
+  disk_recovered_version: Generated<number | null>;
+  disk_recovered_at: Generated<number | null>;
+  /** Of a pending rollback: the version of the disk in its snapshot. */
+  rollback_disk_version: Generated<number | null>;
 }
 
 export interface IdempotencyKeyTable {

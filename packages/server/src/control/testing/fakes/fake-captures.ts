@@ -14,6 +14,7 @@ import {
   type VmInfo,
   type VmRollback,
 } from '../../../lib/protocol/runner-protocol.ts';
+import type { FakeDisks } from './fake-disks.ts';
 import { answer, noVm, readAll } from './fake-answers.ts';
 
 /** Usage of every period of running. */
@@ -28,6 +29,7 @@ type Inherit = (id: string, from: VmEgress | string | undefined) => void;
 
 export interface FakeCapturesParts {
   vms: Map<string, VmInfo>;
+  disks: FakeDisks;
   inherit: Inherit;
   /** Returns the moment of a simulated host. */
   host: () => HostMoment | undefined;
@@ -52,10 +54,12 @@ export class FakeCaptures {
   beforeAnswer: (what: string) => Promise<void> | void = NOTHING;
   readonly #vms: Map<string, VmInfo>;
   readonly #inherit: Inherit;
+  readonly #disks: FakeDisks;
   readonly #host: FakeCapturesParts['host'];
   readonly #rolling = new Map<string, Promise<VmRollback>>();
 
-  constructor({ vms, inherit, host }: FakeCapturesParts) {
+  constructor({ vms, disks, inherit, host }: FakeCapturesParts) {
+    this.#disks = disks;
     this.#vms = vms;
     this.#inherit = inherit;
     this.#host = host;
@@ -93,12 +97,24 @@ export class FakeCaptures {
     return true;
   }
 
-  async restore(id: string, { capture_id: captureId, egress }: RestoreVm): Promise<VmInfo> {
+  async restore(id: string, { capture_id: captureId, egress, workspace }: RestoreVm): Promise<VmInfo> {
     const there = this.#vms.get(id);
     if (there !== undefined) return there;
     await this.onRestore(id, captureId);
-    const { image, vcpus, mem_mib, disk_mib } = this.#find(captureId);
-    const vm: VmInfo = { id, state: 'running', image, vcpus, mem_mib, disk_mib, timings_ms: {} };
+    const { image, vcpus, mem_mib, disk_mib, workspace: captured } = this.#find(captureId);
+    if ((captured === undefined) !== (workspace === undefined))
+      throw new AppError('invalid_request', 'workspace: is required exactly if the captured VM had one');
+    const mounted = this.#disks.attach(id, workspace);
+    const vm: VmInfo = {
+      ...(mounted === undefined ? {} : { workspace: mounted }),
+      id,
+      state: 'running',
+      image,
+      vcpus,
+      mem_mib,
+      disk_mib,
+      timings_ms: {},
+    };
     this.#vms.set(id, vm);
     this.#inherit(id, egress);
     await this.beforeAnswer('restore');
@@ -108,7 +124,7 @@ export class FakeCaptures {
   async #act(stream: ServerHttp2Stream, id: string, action: string): Promise<void> {
     const body: unknown = JSON.parse((await readAll(stream)).toString('utf8'));
     if (action === 'fork') {
-      const forked = await this.#fork(id, ForkVm.parse(body).children);
+      const forked = await this.#fork(id, ForkVm.parse(body));
       await this.beforeAnswer(action);
       return answer(stream, 200, forked);
     }
@@ -160,26 +176,36 @@ export class FakeCaptures {
     await this.onRollback(id, asked.capture_id);
     this.#getVm(id);
     this.#find(asked.capture_id);
+    this.#disks.rollBack(id, asked.workspace);
     const rollback = { ...asked, replaced_usage: STRETCH_USAGE };
     this.rollbacks.set(id, [...done, rollback]);
     return rollback;
   }
 
-  async #fork(id: string, children: string[]): Promise<ForkedVms> {
+  async #fork(id: string, { children, disks }: ForkVm): Promise<ForkedVms> {
     const vm = this.#getVm(id);
     await this.onFork(id, children);
-    const answers = children.map((child, index) => this.#makeChild(vm, child, index));
+    const answers = children.map((child, index) =>
+      this.#makeChild(vm, { id: child, disk: disks?.[index] }, index),
+    );
     return { pause_ms: 20, children: answers };
   }
 
-  #makeChild(parent: VmInfo, id: string, index: number): ForkedVms['children'][number] {
+  #makeChild(
+    parent: VmInfo,
+    { id, disk }: { id: string; disk: string | undefined },
+    index: number,
+  ): ForkedVms['children'][number] {
+    let workspace: VmInfo['workspace'];
     try {
       this.onChild(id, index);
+      workspace = this.#disks.forkFor(id, parent.id, disk);
     } catch (error) {
       if (!(error instanceof AppError)) throw error;
       return { error: { code: error.code, message: error.message } };
     }
-    const vm = { ...parent, id };
+    const { workspace: _, ...shape } = parent;
+    const vm: VmInfo = { ...shape, id, ...(workspace === undefined ? {} : { workspace }) };
     this.#vms.set(id, vm);
     this.#inherit(id, parent.id);
     return { vm };
@@ -194,6 +220,7 @@ export class FakeCaptures {
   #save(vm: VmInfo, captureId: string, kind: CaptureInfo['kind']): CaptureInfo {
     const { id, image, vcpus, mem_mib, disk_mib } = vm;
     const now = this.#host() ?? hostMoment();
+    const workspace = this.#disks.capture(id);
     const capture: CaptureInfo = {
       id: captureId,
       kind,
@@ -208,6 +235,7 @@ export class FakeCaptures {
       pause_ms: 20,
       bound_to: { qemu: '10.0.2', kernel: '6.12' },
       usage: STRETCH_USAGE,
+      ...(workspace === undefined ? {} : { workspace }),
     };
     this.saved.set(captureId, capture);
     return capture;

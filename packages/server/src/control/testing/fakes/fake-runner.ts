@@ -8,6 +8,7 @@ import { connect } from 'node:net';
 import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { FakeFiles } from './fake-files.ts';
+import { FakeDisks } from './fake-disks.ts';
 import { FakeCaptures } from './fake-captures.ts';
 import { answer, answerError, noVm, readAll } from './fake-answers.ts';
 import { encodeFrame, FRAME, FrameDecoder, type Frame } from '../../../lib/protocol/frames.ts';
@@ -64,8 +65,10 @@ export interface FakeProcess {
 export class FakeRunner implements AsyncDisposable {
   readonly socketPath: string;
   readonly vms = new Map<string, VmInfo>();
+  readonly disks: FakeDisks = new FakeDisks({ hasVm: (id) => this.vms.has(id), host: () => this.host?.() });
   readonly captures: FakeCaptures = new FakeCaptures({
     vms: this.vms,
+    disks: this.disks,
     inherit: (id, from) => this.#inherit(id, from),
     host: () => this.host?.(),
   });
@@ -232,6 +235,7 @@ export class FakeRunner implements AsyncDisposable {
     const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
     if (id !== undefined && rest === '/admission') return this.#admit(stream);
     if (id !== undefined && rest === '/egress') return this.#answerEgress(stream, method, id);
+    if (await this.disks.take(stream, method, url)) return;
     if (await this.captures.take(stream, `${method} ${url.pathname}`)) return;
     if (id !== undefined && rest === '') return this.#answerVm(stream, method, id);
     if (id !== undefined) return this.#answerAgent(stream, { ...request, id, action: `${method} ${rest}` });
@@ -311,7 +315,9 @@ export class FakeRunner implements AsyncDisposable {
     this.creates.push(body);
     await this.onCreate(id, body);
     const { vcpus, mem_mib, disk_mib } = body;
+    const workspace = this.disks.attach(id, body.workspace);
     const vm: VmInfo = {
+      ...(workspace === undefined ? {} : { workspace }),
       vcpus,
       mem_mib,
       disk_mib,

@@ -249,6 +249,106 @@ const KEY_SCOPES: Change = {
     })),
   },
 };
+const DISK_ID = `disk${'1'.repeat(20)}`;
+const FORK_ID = `disk${'2'.repeat(20)}`;
+
+function buildDisk(id: string, name: string, more: Row): Row {
+  return {
+    id,
+    organization_id: 'orgfirst',
+    team_id: 'team1',
+    name,
+    status: 'ready',
+    size_gb: 10,
+    growing_to_gb: null,
+    durability: 'local',
+    sandbox_id: null,
+    attachment: null,
+    parent_id: null,
+    parent_version: null,
+    version: 3,
+    drained_at: NOW - HOUR_MS,
+    dirty_bytes: 2 ** 33,
+    waits_for: null,
+    stored_bytes: 2 ** 40,
+    stored_at: NOW - HOUR_MS / 2,
+    stored_version: 2,
+    created_at: NOW - DAY_MS,
+    ...more,
+  };
+}
+
+const DISKS: Change = {
+  columns: {
+    sandboxes: ({ id }) =>
+      id === ENDED_ID
+        ? {
+            disk_id: DISK_ID,
+            disk_name: 'data',
+            disk_version: 3,
+            disk_recovered_version: 2,
+            disk_recovered_at: NOW - HOUR_MS,
+            rollback_disk_version: 1,
+          }
+        : {},
+    organization_limits: { disks: 5, disk_gb: 500 },
+  },
+  adds: {
+    disks: [
+      buildDisk(DISK_ID, 'data', {
+        sandbox_id: RUNNING_ID,
+        attachment: 'detaching',
+        growing_to_gb: 20,
+        waits_for: 'the object store cannot be reached',
+      }),
+      buildDisk(FORK_ID, 'data-1', { parent_id: DISK_ID, parent_version: 2 }),
+    ],
+    snapshots: [
+      {
+        id: `snap${'2'.repeat(20)}`,
+        organization_id: 'orgfirst',
+        status: 'ready',
+        run_id: ENDED_ID,
+        name: 'with a disk',
+        ...SHAPE,
+        size_bytes: 2 ** 33,
+        bound_to: { qemu: '10.0.2' },
+        created_at: NOW - DAY_MS,
+        timeout_s: 300,
+        max_lifetime_s: 7200,
+        labels: {},
+        auto_hibernate: false,
+        network: NETWORK,
+        disk_id: DISK_ID,
+        disk_name: 'data',
+        disk_version: 3,
+        disk_gb: 10,
+      },
+    ],
+    disk_snapshots: [
+      {
+        id: `dsnap${'1'.repeat(20)}`,
+        organization_id: 'orgfirst',
+        disk_id: DISK_ID,
+        name: 'v1',
+        status: 'ready',
+        version: 2,
+        size_gb: 10,
+        created_at: NOW - HOUR_MS,
+      },
+    ],
+    disk_storage: [
+      {
+        disk_id: DISK_ID,
+        month: '2026-01',
+        organization_id: 'orgfirst',
+        team_id: 'team1',
+        name: 'data',
+        byte_ms: (2n ** 40n * BigInt(LIFE_MS)).toString(),
+      },
+    ],
+  },
+};
 const EGRESS_GENERATION: Change = { columns: { egress_cursors: { generation: 'first' } } };
 
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
@@ -263,4 +363,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0013_rollbacks': ROLLBACKS,
   '0014_history': {},
   '0015_egress_generation': EGRESS_GENERATION,
+  '0016_disks': DISKS,
 };

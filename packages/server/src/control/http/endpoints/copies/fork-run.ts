@@ -40,12 +40,12 @@ export function addForkRun(
     handler: async (request, reply) => {
       const { reach, body } = request;
       const { id } = request.params;
-      const { count } = body;
+      const { count, disks } = body;
       const answer = await createOnce(parts, request, reply, {
         body,
         newSubjectId: newForkId,
         create: async (forkId) => {
-          const children = await sandboxes.fork({ reach, id, forkId, count });
+          const children = await sandboxes.fork({ reach, id, forkId, count, disks });
           return buildAnswer(children, request);
         },
         find: async (forkId) => {

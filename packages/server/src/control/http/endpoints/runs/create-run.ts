@@ -30,7 +30,7 @@ export function addCreateRun(
         newSubjectId: newSandboxId,
         create: async (id) => {
           const egress = await readRequestedEgress(body, parts);
-          return { status: 201, body: await sandboxes.create({ owner, id, request: body, egress }) };
+          return { status: 201, body: await sandboxes.create({ owner, reach, id, request: body, egress }) };
         },
         find: (id) => sandboxes.findSubject(reach, id),
       });

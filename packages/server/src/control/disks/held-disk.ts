@@ -1,0 +1,91 @@
+/**
+ * The holder of each disk, in SQL. A disk follows its sandbox, in the transaction that changes the sandbox:
+ *
+ *     sandbox   creating ───────► running ──────► hibernated ─ resume ─► running ────► ended
+ *     disk      attached          attached        detaching    attaching  attached     detaching ─► free
+ *                  │ the sandbox fails                                                            when the runner says so
+ *                  └─► detaching; a disk that was made for this sandbox is deleted
+ */
+import type { SandboxState } from '@coppice/contract';
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+
+/** A sandbox with a disk, as far as its disk depends on it. */
+export interface Holder {
+  id: string;
+  status: SandboxState;
+  disk_id: string | null;
+}
+
+/** Brings the disk in line with the new state of its sandbox. Call in the transaction of that change. */
+export async function followHolder(transaction: Database, { id, status, disk_id }: Holder): Promise<void> {
+  if (status === 'running') {
+    await sql`
+      UPDATE disks SET sandbox_id = ${id}, attachment = 'attached', status = 'ready'
+      WHERE id = ${disk_id} AND (sandbox_id IS NULL OR sandbox_id = ${id}) AND status <> 'deleting'`.execute(
+      transaction,
+    );
+  } else {
+    await sql`
+      UPDATE disks SET attachment = 'detaching',
+        status = CASE WHEN status = 'creating' THEN 'deleting' ELSE status END
+      WHERE sandbox_id = ${id}`.execute(transaction);
+  }
+}
+
+/** Gives a free disk to a hibernated sandbox that is being resumed. Returns false if it is not free. */
+export async function takeAgain(db: Database, { id, disk_id }: Holder): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('disks')
+    .set({ sandbox_id: id, attachment: 'attaching' })
+    .where('id', '=', disk_id)
+    .where('status', '=', 'ready')
+    .where('sandbox_id', 'is', null)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
+}
+
+/** Makes the disk of a resume that failed, or of which nothing is known, free as soon as the runner does not hold it. */
+export async function giveBack(db: Database, sandboxId: string): Promise<void> {
+  await db
+    .updateTable('disks')
+    .set({ attachment: 'detaching' })
+    .where('sandbox_id', '=', sandboxId)
+    .where('attachment', '=', 'attaching')
+    .execute();
+}
+
+/** Does {@link giveBack} for all resumes that an earlier process began. */
+export async function giveBackAll(db: Database): Promise<void> {
+  await db
+    .updateTable('disks')
+    .set({ attachment: 'detaching' })
+    .where('attachment', '=', 'attaching')
+    .execute();
+}
+
+/** Frees a disk that the runner no longer holds for this sandbox. */
+export async function freeDisk(db: Database, id: string, sandboxId: string): Promise<void> {
+  await db
+    .updateTable('disks')
+    .set({ sandbox_id: null, attachment: null, stored_version: null })
+    .where('id', '=', id)
+    .where('sandbox_id', '=', sandboxId)
+    .where('attachment', '=', 'detaching')
+    .execute();
+}
+
+export interface DetachingRow {
+  id: string;
+  organization_id: string;
+  sandbox_id: string;
+}
+
+export async function listDetaching(db: Database): Promise<DetachingRow[]> {
+  const rows = await db
+    .selectFrom('disks')
+    .select(['id', 'organization_id', 'sandbox_id'])
+    .where('attachment', '=', 'detaching')
+    .execute();
+  return rows.flatMap(({ sandbox_id, ...row }) => (sandbox_id === null ? [] : [{ ...row, sandbox_id }]));
+}
