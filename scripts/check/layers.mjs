@@ -76,6 +76,7 @@ export const LAYERS = [
       ['.'],
       ['http'],
       ['driver'],
+      ['workspace'],
       ['accelerator', 'capacity', 'snapshot'],
       ['agent-client', 'cache', 'confinement', 'disk', 'host-ranges', 'image', 'machine', 'network', 'qemu'],
       ['vm'],

@@ -81,7 +81,7 @@ interface FleetParts {
 
 export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
   const { dataDir, runDir, tools } = config;
-  const { vmm, machines, accounts, accelerators, cgroups } = parts;
+  const { vmm, accounts, accelerators, cgroups } = parts;
   const disk = new DiskGuard({ directory: dataDir, reserveMiB: config.diskReserveMiB });
   const ballast = new Ballast({ directory: dataDir, disk, log });
   const capacity = buildCapacity(config, accelerators, disk);
@@ -98,54 +98,26 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const network = await openFleetNetwork(config, parts, { spool, log });
   const persistent = openDisks(config, accounts, log);
   const { workspaces, serverDirectory: blocksDirectory } = persistent;
-  const templates = openTemplates(config, parts, {
-    capacity,
-    network,
-    leases,
-    blocksDirectory,
-    onStored,
-    log,
-  });
+  const around = { capacity, network, leases, blocksDirectory, onStored, log };
+  const templates = openTemplates(config, parts, around);
   const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
   const plan = new TemplatePlan({ accelerators, images, templates });
-  const stores = {
-    plan,
-    disk,
-    ballast,
-    cgroups,
-    capacity,
-    leases,
-    network,
-    vmm,
-    accounts,
-    spool,
-    workspaces,
-    log,
-  };
+  const stores = { plan, disk, ballast, capacity, leases, network, spool, workspaces };
   const fleet = new Fleet({
     ...stores,
+    cgroups,
+    vmm,
+    accounts,
+    log,
     vmsDirectory,
     warmPoolLimit: config.warmPoolLimit,
     socketsDirectory: join(runDir, 'v'),
     hasCapture: (id) => captures.find(id) !== undefined,
   });
   await fleet.adoptAll();
-  const hasNetwork = network.absence === undefined;
-  const bindings = { machines, accelerators, hasNetwork, tscKhz: parts.tscKhz };
-  const disks = buildDiskOperations(persistent, { mke2fs: tools.mke2fs, disk, fleet });
-  const copies = new VmCopies({ fleet, captures, bindings, disk, disks, program: tools.capture, log });
-  const rollbacks = new VmRollbacks({ fleet, captures, bindings });
-  // The evictor starts only after adoption: adopted VMs first lease the images and templates they were made from.
-  const cache = new CacheEvictor({
-    maxBytes: config.imageCacheMiB * MIB,
-    leases,
-    images: images.stored,
-    templates: templates.catalogue,
-    onTemplateEvicted: (key) => fleet.forgetTemplate(key),
-    log,
-  });
+  // Only after adoption: adopted VMs first lease the images and templates they were made from.
+  const cache = startEvictor(config, { leases, images, templates, fleet, log });
   evictor = cache;
-  cache.request();
   const close = async (): Promise<void> => {
     await cache.close();
     await fleet.close();
@@ -155,8 +127,47 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     ballast[Symbol.dispose]();
   };
   const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
-  const opened = { fleet, copies, rollbacks, captures, spool, images, plan, builds, disks };
-  return { ...opened, capacity, cgroups, network, close };
+  const copying = openCopies(config, parts, { fleet, captures, network, persistent, disk, log });
+  return { fleet, captures, spool, images, plan, builds, ...copying, capacity, cgroups, network, close };
+}
+
+function openCopies(
+  { tools }: RunnerConfig,
+  { machines, accelerators, tscKhz }: FleetParts,
+  around: {
+    fleet: Fleet;
+    captures: CaptureStore;
+    network: VmNetwork;
+    persistent: OpenedDisks;
+    disk: DiskGuard;
+    log: Logger;
+  },
+): Pick<OpenedFleet, 'copies' | 'rollbacks' | 'disks'> {
+  const { fleet, captures, network, persistent, disk, log } = around;
+  const bindings = { machines, accelerators, hasNetwork: network.absence === undefined, tscKhz };
+  const disks = buildDiskOperations(persistent, { mke2fs: tools.mke2fs, disk, fleet });
+  return {
+    disks,
+    copies: new VmCopies({ fleet, captures, bindings, disk, disks, program: tools.capture, log }),
+    rollbacks: new VmRollbacks({ fleet, captures, bindings }),
+  };
+}
+
+function startEvictor(
+  config: RunnerConfig,
+  parts: { leases: CacheLeases; images: ImageStore; templates: TemplateStore; fleet: Fleet; log: Logger },
+): CacheEvictor {
+  const { leases, images, templates, fleet, log } = parts;
+  const cache = new CacheEvictor({
+    maxBytes: config.imageCacheMiB * MIB,
+    leases,
+    images: images.stored,
+    templates: templates.catalogue,
+    onTemplateEvicted: (key) => fleet.forgetTemplate(key),
+    log,
+  });
+  cache.request();
+  return cache;
 }
 
 function buildDiskOperations(

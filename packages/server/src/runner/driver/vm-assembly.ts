@@ -35,7 +35,8 @@ import type { DiskForVm } from '../workspace/pending-disk.ts';
 import type { Workspaces } from '../workspace/workspaces.ts';
 import type { StepTimer } from '../vm/step-timer.ts';
 import { enterStep } from '../vm/steps.ts';
-import { OPENING_TIMEOUT_MS, type AgentCounters, type VmDriver } from './vm-driver.ts';
+import { OPENING_TIMEOUT_MS, type VmDriver } from './vm-driver.ts';
+import type { AgentCounters } from './vm-driver.types.ts';
 import { buildPlaceholders, toEgressRecord } from './vm-egress.ts';
 
 /** Added to the resume timeout per GiB of growth: ten times what an emulated guest needs with a core to itself. */
@@ -93,6 +94,7 @@ export interface AssembledVm {
   blueprint: Blueprint;
   slot: VmSlot;
   record: VmRecord;
+  vm: VmHandle;
   chain: OverlayChain;
   clock: GuestClock;
 }
@@ -130,9 +132,7 @@ export class VmAssembler {
     const sizeMiB = blueprint.savedDiskMiB ?? blueprint.shape.diskMiB;
     const top = topPath === undefined ? { sizeMiB } : { path: topPath };
     const overlays = directory.take({ ramPath, imagePath, scratchBasePath, frozen, top }, record.uid);
-    const sockets = this.socketsOf(driver.unit);
-    mkdirSync(sockets, { mode: 0o700 });
-    giveTo(sockets, record.uid);
+    const sockets = this.#makeSockets(driver.unit, record.uid);
     const workspace = this.#parts.workspaces.makePlace(driver.unit);
     const mounted = disk?.isMounted === true ? await this.#bind(driver, record, disk) : undefined;
     timer.end('disk');
@@ -173,7 +173,7 @@ export class VmAssembler {
     await lettingOut;
     timer.end('egress');
     const clock = await this.#start(driver, vm, timer);
-    return { driver, blueprint, slot, record, chain, clock };
+    return { driver, blueprint, slot, record, vm, chain, clock };
   }
 
   /**
@@ -243,8 +243,7 @@ export class VmAssembler {
     writeVmRecord(this.directoryOf(driver.unit).path, written);
   }
 
-  async #attachDisk({ driver, record }: AssembledVm, disk: DiskForVm): Promise<number> {
-    const { vm } = driver.assembled;
+  async #attachDisk({ driver, record, vm }: AssembledVm, disk: DiskForVm): Promise<number> {
     const attachment = await this.#bind(driver, record, disk);
     await enterStep('create.workspace');
     await vm.workspace.attach(attachment.source);
@@ -305,6 +304,13 @@ export class VmAssembler {
 
   workspaceOf(unit: string): WorkspaceDirectories {
     return this.#parts.workspaces.makePlace(unit);
+  }
+
+  #makeSockets(unit: string, uid: number): string {
+    const path = this.socketsOf(unit);
+    mkdirSync(path, { mode: 0o700 });
+    giveTo(path, uid);
+    return path;
   }
 
   socketsOf(unit: string): string {

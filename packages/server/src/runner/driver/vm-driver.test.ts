@@ -19,7 +19,8 @@ import type { WorkspaceDevice } from '../vm/workspace-device.ts';
 import type { AgentPort, VmDisk, VmEnding, VmHandle } from '../vm/vmm.ts';
 import { OverlayChain } from '../disk/overlay-chain.ts';
 import { VmDirectory } from '../disk/vm-directory.ts';
-import { TEMPLATE_COUNTERS, VmDriver, type RecordChange } from './vm-driver.ts';
+import { TEMPLATE_COUNTERS, VmDriver } from './vm-driver.ts';
+import type { RecordChange } from './vm-driver.types.ts';
 import { NO_RULES } from './vm-egress.ts';
 
 const NOT_COUNTED: GroupUsage = { cpuMs: undefined, memPeakBytes: undefined };

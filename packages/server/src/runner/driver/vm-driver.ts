@@ -22,21 +22,19 @@ import {
   type EndReason,
   type VmEnd,
   type VmInfo,
-  type VmRollback,
   type VmUsage,
 } from '../../lib/protocol/runner-protocol.ts';
-import type { VmRecord } from '../vm/vm-record.ts';
 import { AgentSession, SharedSession } from '../agent-client/agent-session.ts';
 import { tellTime } from '../agent-client/guest-clock.ts';
 import { TEMPLATE_GENERATION } from '../agent-client/rehearse.ts';
-import type { GroupUsage } from '../confinement/cgroup-usage.ts';
 import type { OverlayChain } from '../disk/overlay-chain.ts';
 import type { Attachment } from '../workspace/attachment.ts';
-import { syncWorkspace } from '../workspace/guest-workspace.ts';
+import { tryToSync } from '../workspace/guest-workspace.ts';
 import { isAlive, type ProcessUsage } from '../host/host-process.ts';
 import type { VmHandle } from '../vm/vmm.ts';
 import { EndRetry } from './end-retry.ts';
 import { enterStep } from '../vm/steps.ts';
+import type { AgentCounters, DriverHooks, DriverParts, RecordChange } from './vm-driver.types.ts';
 import { toEgressRecord } from './vm-egress.ts';
 
 const RECONNECT_TIMEOUT_MS = 15_000;
@@ -57,40 +55,6 @@ const NEXT_PHASES: Readonly<Record<VmPhase, readonly VmPhase[]>> = {
   ending: ['ending', 'ended'],
   ended: [],
 };
-
-export interface DriverHooks {
-  /** Writes a change to the VM's record on disk, before the change is carried out. */
-  note: (change: RecordChange) => void;
-  /** Resolves when notes of everything the VM has sent are stored. Called once the VMM is gone. */
-  endEgress: () => Promise<void>;
-  /** Makes the end durable. Called after `endEgress` and before anything is released. */
-  recordEnd: (end: VmEnd) => void | Promise<void>;
-  /** Reads the usage that the VM's control groups have counted. Called when its process is gone. */
-  groupUsage: () => GroupUsage;
-  /** Returns the last rollback that led to the VM. */
-  findRollback: () => VmRollback | undefined;
-}
-
-export interface DriverParts {
-  info: VmInfo;
-  egress: VmEgress;
-  /** Counters of the saved state. */
-  counters: AgentCounters;
-  hooks: DriverHooks;
-  log: Logger;
-}
-
-export type RecordChange = Partial<
-  Pick<VmRecord, 'generation' | 'capturing' | 'hibernating' | 'end' | 'retired' | 'egress'>
->;
-
-/** The last numbers sent to the agent; a copy of the VM continues from them. */
-export interface AgentCounters {
-  /** Generation of the last session. */
-  session: number;
-  /** Number of the last `resume`: the agent performs each only once, and none with a lower number. */
-  resume: number;
-}
 
 export const TEMPLATE_COUNTERS: AgentCounters = { session: TEMPLATE_GENERATION, resume: TEMPLATE_GENERATION };
 
@@ -215,12 +179,6 @@ export class VmDriver {
   adopt(vm: VmHandle, chain: OverlayChain): void {
     this.#enter('running');
     this.attach(vm, chain);
-  }
-
-  /** The VM of a driver that is being created. */
-  get assembled(): { vm: VmHandle } {
-    invariant(this.#vm, 'the VM has been started');
-    return { vm: this.#vm };
   }
 
   /** The running VM with its disks. Throws `invalid_state` if it does not run. */
@@ -448,17 +406,12 @@ export class VmDriver {
     return this.#end;
   }
 
-  /** Has the guest write to its persistent disk what is only in its memory, if it answers. */
+  /** Has the guest write to its persistent disk what is only in its memory, if it can answer. */
   async #writeOut(): Promise<void> {
     const vm = this.#vm;
     if (this.#workspace?.hasGuest !== true || vm === undefined || vm.isPaused || !isAlive(vm.identity))
       return;
-    try {
-      const session = await this.#session.get(RECONNECT_TIMEOUT_MS);
-      if (!(await syncWorkspace(session))) this.#log.warn('a guest did not write out its disk in time');
-    } catch (error) {
-      this.#log.warn({ err: error }, 'a guest did not write out its disk');
-    }
+    await tryToSync(() => this.#session.get(RECONNECT_TIMEOUT_MS), this.#log);
   }
 
   #describeEnd(reason: EndReason): VmEnd {

@@ -17,7 +17,8 @@ import { findAllocatedBytes } from '../host/allocated-bytes.ts';
 import type { VmDirectory } from '../disk/vm-directory.ts';
 import type { VmNetwork } from '../network/vm-network.ts';
 import type { EventSpool } from './event-spool.ts';
-import { VmDriver, type AgentCounters, type DriverHooks } from './vm-driver.ts';
+import { VmDriver } from './vm-driver.ts';
+import type { AgentCounters, DriverHooks } from './vm-driver.types.ts';
 
 const SAMPLE_INTERVAL_MS = 15_000;
 

@@ -165,16 +165,15 @@ export class BlockServer implements Disposable {
       log.warn({ said: chunk.toString('utf8').trim() }, 'block server'),
     );
     child.once('exit', (code, signal) => client.end(`the block server ended (${signal ?? code})`));
-    void client.ended.then((reason) => {
-      child.kill('SIGKILL');
-      this.#child = undefined;
-      if (!this.#isClosed) this.#restart(reason);
-    });
+    void client.ended.then((reason) => this.#end(child, reason));
     return client;
   }
 
   /** Reads of VMs wait for the next block server, so it is started without a request. */
-  #restart(reason: string): void {
+  #end(child: ChildProcessWithoutNullStreams, reason: string): void {
+    child.kill('SIGKILL');
+    this.#child = undefined;
+    if (this.#isClosed) return;
     this.#options.log.error({ reason }, 'the block server is started again');
     setTimeout(() => {
       if (!this.#isClosed) this.#child ??= this.#start();

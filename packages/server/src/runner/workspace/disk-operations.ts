@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { AppError } from '@coppice/contract';
-import { z } from 'zod';
+import type { z } from 'zod';
 import { runCommand } from '../../lib/process/run-command.ts';
 import {
   CollectedDisks,

@@ -1,4 +1,5 @@
 /** What the agent does with the mounted disk (docs/reference/agent-protocol.md). */
+import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 
@@ -18,6 +19,15 @@ export async function syncWorkspace(session: Session): Promise<boolean> {
   const body = { deadline_ms: SYNC_DEADLINE_MS };
   const how = { timeoutMs: SYNC_DEADLINE_MS + ANSWER_MS };
   return Synced.parse(await session.call('POST', '/workspace/sync', body, how)).done;
+}
+
+/** Like {@link syncWorkspace} before the end of a VM, which does not depend on it. */
+export async function tryToSync(session: () => Promise<Session>, log: Logger): Promise<void> {
+  try {
+    if (!(await syncWorkspace(await session()))) log.warn('a guest did not write out its disk in time');
+  } catch (error) {
+    log.warn({ err: error }, 'a guest did not write out its disk');
+  }
 }
 
 /** Runs `work` while the file system is consistent and nothing writes to it. */
