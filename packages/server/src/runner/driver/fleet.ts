@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
+import type { CapturedWorkspace, VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import type { EgressCounters, VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type {
   CreateVm,
@@ -69,6 +69,19 @@ interface Start {
   ensureTemplate?: (signal: AbortSignal) => Promise<void>;
 }
 
+interface WantedDisk {
+  asked: VmWorkspace | undefined;
+  left?: CapturedWorkspace | undefined;
+}
+
+/** What a VM that continues from a capture gets besides its state. */
+interface ContinuedWith {
+  egress: VmEgress;
+  workspace?: VmWorkspace | undefined;
+  /** The disk that its guest has mounted and does not keep; absent if it continues with it, or has none. */
+  left?: CapturedWorkspace | undefined;
+}
+
 function newInfo(id: string, { image, shape }: Blueprint, timer: StepTimer): VmInfo {
   const { vcpus, memMiB: mem_mib, diskMiB: disk_mib } = shape;
   const { timingsMs: timings_ms } = timer;
@@ -119,19 +132,15 @@ export class Fleet {
   /** Creates a VM. Joins a running create of the same id, and repeats the answer of a completed one. */
   create(id: string, request: CreateVm): Promise<VmInfo> {
     return this.vms.join(id, () =>
-      this.#withDisk(id, request.workspace, (disk) => this.#create(id, request, disk)),
+      this.#withDisk({ vmId: id, asked: request.workspace }, (disk) => this.#create(id, request, disk)),
     );
   }
 
   /** Like {@link create}, for a VM that continues from a capture. */
-  goOn(
-    id: string,
-    blueprint: Blueprint,
-    { egress, workspace }: { egress: VmEgress; workspace?: VmWorkspace | undefined },
-  ): Promise<VmInfo> {
+  goOn(id: string, blueprint: Blueprint, { egress, workspace, left }: ContinuedWith): Promise<VmInfo> {
     const timer = new StepTimer();
     return this.vms.join(id, () =>
-      this.#withDisk(id, workspace, async (disk) => {
+      this.#withDisk({ vmId: id, asked: workspace, left }, async (disk) => {
         this.#options.network.assertEgress(egress);
         return this.#startCold({ id, blueprint, egress, timer, disk });
       }),
@@ -140,17 +149,16 @@ export class Fleet {
 
   /** Takes the disk while `work` prepares the VM, and gives it up if no VM gets it. */
   async #withDisk(
-    id: string,
-    asked: VmWorkspace | undefined,
+    { vmId, asked, left }: { vmId: string } & WantedDisk,
     work: (disk: PendingDisk | undefined) => Promise<VmInfo>,
   ): Promise<VmInfo> {
     if (asked === undefined) return work(undefined);
-    const disk = new PendingDisk(this.#options.workspaces, asked, id);
+    const disk = new PendingDisk(this.#options.workspaces, { asked, vmId, left });
     try {
       return await work(disk);
     } catch (error) {
       await disk.abandon().catch((cause: unknown) => {
-        this.#options.log.error({ err: cause, vm: id }, 'a disk that no VM got is not released');
+        this.#options.log.error({ err: cause, vm: vmId }, 'a disk that no VM got is not released');
       });
       throw error;
     }

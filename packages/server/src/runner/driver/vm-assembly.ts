@@ -29,10 +29,11 @@ import type { TemplateShape } from '../vm/shape.ts';
 import { giveTo } from '../host/file-owner.ts';
 import { type VmAccounts } from '../confinement/vm-accounts.ts';
 import type { SavedState, VmHandle, Vmm } from '../vm/vmm.ts';
-import type { WorkspaceDirectories } from '../vm/workspace-device.ts';
+import type { WorkspaceDevice, WorkspaceDirectories, WorkspaceSource } from '../vm/workspace-device.ts';
 import type { Attachment, AttachedGuest } from '../workspace/attachment.ts';
 import type { DiskForVm } from '../workspace/pending-disk.ts';
-import type { Workspaces } from '../workspace/workspaces.ts';
+import { unmountWorkspace } from '../workspace/guest-workspace.ts';
+import { OVERLAY_AFTER_LENT, type Workspaces } from '../workspace/workspaces.ts';
 import type { StepTimer } from '../vm/step-timer.ts';
 import { enterStep } from '../vm/steps.ts';
 import { OPENING_TIMEOUT_MS, type VmDriver } from './vm-driver.ts';
@@ -41,6 +42,8 @@ import { buildPlaceholders, toEgressRecord } from './vm-egress.ts';
 
 /** Added to the resume timeout per GiB of growth: ten times what an emulated guest needs with a core to itself. */
 const GROW_TIMEOUT_MS_PER_GIB = 250;
+/** The device of a guest that never had a disk. */
+const NO_DISK = { top: undefined, versions: [] };
 /** How long a sandbox without rules waits for the egress process. */
 const UNRULED_TIMEOUT_MS = 500;
 
@@ -135,6 +138,7 @@ export class VmAssembler {
     const sockets = this.#makeSockets(driver.unit, record.uid);
     const workspace = this.#parts.workspaces.makePlace(driver.unit);
     const mounted = disk?.isMounted === true ? await this.#bind(driver, record, disk) : undefined;
+    const source = mounted?.source ?? (await disk?.left?.lend({ unit: driver.unit, uid: record.uid }));
     timer.end('disk');
     await enterStep('create.launch');
     const disks = {
@@ -157,7 +161,7 @@ export class VmAssembler {
       uid: record.uid,
       socketDirectory: sockets,
       disks,
-      workspace: mounted === undefined ? workspace : { ...workspace, source: mounted.source },
+      workspace: source === undefined ? workspace : { ...workspace, source },
       tap: slot.tap,
       cgroups,
     };
@@ -243,16 +247,22 @@ export class VmAssembler {
     writeVmRecord(this.directoryOf(driver.unit).path, written);
   }
 
+  /** Gives the disk to a guest that has none mounted. Returns its size in bytes. */
   async #attachDisk({ driver, record, vm }: AssembledVm, disk: DiskForVm): Promise<number> {
-    const attachment = await this.#bind(driver, record, disk);
+    const { left } = disk;
+    if (left !== undefined) await unmountWorkspace(await driver.session());
+    const attachment = await this.#bind(driver, record, disk, left === undefined ? 0 : OVERLAY_AFTER_LENT);
     await enterStep('create.workspace');
-    await vm.workspace.attach(attachment.source);
+    const { top, versions } = left === undefined ? NO_DISK : await vm.workspace.list();
+    if (top === undefined) await vm.workspace.attach(attachment.source);
+    else await exchange(vm.workspace, { top, versions, source: attachment.source });
+    if (left !== undefined) this.#parts.workspaces.takeBack(driver.unit);
     attachment.join(guestOf(driver, vm));
     return attachment.record.size_bytes;
   }
 
-  async #bind(driver: VmDriver, { uid }: VmRecord, disk: DiskForVm): Promise<Attachment> {
-    const { attachment, mounted } = await disk.bind({ unit: driver.unit, uid });
+  async #bind(driver: VmDriver, { uid }: VmRecord, disk: DiskForVm, firstOverlay = 0): Promise<Attachment> {
+    const { attachment, mounted } = await disk.bind({ unit: driver.unit, uid, firstOverlay });
     driver.attachWorkspace(attachment);
     driver.info.workspace = mounted;
     return attachment;
@@ -337,6 +347,19 @@ export class VmAssembler {
       retired: false,
     };
   }
+}
+
+/** Puts a disk in the place of one that the guest has unmounted. */
+async function exchange(
+  device: WorkspaceDevice,
+  { top, versions, source }: { top: number; versions: number[]; source: WorkspaceSource },
+): Promise<void> {
+  await device.open(source.overlay);
+  await device.push(source.overlay);
+  await device.rebase(source.overlay, source.version);
+  await device.grow(source.sizeBytes);
+  await device.closeOverlay(top);
+  for (const version of versions) if (version !== source.version.number) await device.closeVersion(version);
 }
 
 function guestOf(driver: VmDriver, vm: VmHandle): AttachedGuest {

@@ -170,7 +170,8 @@ export class VmCopies {
         await enterStep('restore.plan');
         assertWorkspace(manifest.info, workspace);
         const blueprint = blueprintOfCapture(this.#options.bindings, files, manifest);
-        return fleet.goOn(id, blueprint, { egress, workspace });
+        const left = workspace?.version === undefined ? manifest.info.workspace : undefined;
+        return fleet.goOn(id, blueprint, { egress, workspace, left });
       });
     });
   }
@@ -311,16 +312,11 @@ function assertDisks(
     );
 }
 
-/** A guest that has a disk mounted must continue with it. */
+/** A guest that has a disk mounted continues with it, or gets another one in its place. */
 function assertWorkspace({ workspace: captured }: CaptureInfo, asked: VmWorkspace | undefined): void {
-  const hasMounted = captured !== undefined;
-  if (hasMounted === (asked?.version !== undefined)) return;
-  throw new AppError(
-    'invalid_request',
-    hasMounted
-      ? 'workspace: the saved sandbox has a disk: its copy needs one of the same content'
-      : 'workspace: the saved sandbox has no disk',
-  );
+  if ((captured === undefined) === (asked === undefined)) return;
+  const problem = captured === undefined ? 'has no disk' : 'has a disk, so its copy needs one';
+  throw new AppError('invalid_request', `workspace: the saved sandbox ${problem}`);
 }
 
 /** Returns the shape of a copy, as a create would request it. */

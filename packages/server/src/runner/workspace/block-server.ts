@@ -107,10 +107,12 @@ export class BlockServer implements Disposable {
     { version, format }: { version?: number; format: DiskFormat },
   ): { command: string; args: string[]; env: Record<string, string> } {
     const { program, environment } = this.#options;
-    const chosen = { org: organization, disk, version, format, uid: this.#options.uid };
+    const { store, objectsDirectory: objects, uid } = this.#options;
+    // Without the cache, which belongs to one process.
+    const chosen = { store, objects, org: organization, disk, version, format, uid };
     return {
       command: program,
-      args: ['export', ...this.#storeArguments(), ...toArguments(chosen)],
+      args: ['export', ...toArguments(chosen)],
       env: { ...environment },
     };
   }
@@ -145,13 +147,9 @@ export class BlockServer implements Disposable {
   }
 
   #arguments(): string[] {
-    const { socketPath: socket, uid } = this.#options;
-    return ['serve', ...this.#storeArguments(), ...toArguments({ socket, 'overlays-fd': OVERLAYS_FD, uid })];
-  }
-
-  #storeArguments(): string[] {
-    const { store, objectsDirectory: objects, cache } = this.#options;
-    return toArguments({ store, objects, cache: cache?.directory, 'cache-mib': cache?.mib });
+    const { store, objectsDirectory: objects, cache, socketPath: socket, uid } = this.#options;
+    const caching = { cache: cache?.directory, 'cache-mib': cache?.mib };
+    return ['serve', ...toArguments({ store, objects, ...caching, socket, 'overlays-fd': OVERLAYS_FD, uid })];
   }
 
   #connect(child: ChildProcessWithoutNullStreams): JsonLineClient {

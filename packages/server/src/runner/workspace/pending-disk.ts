@@ -1,5 +1,6 @@
 /** A persistent disk that a VM will get. It is taken while the VM is being prepared, so that its create takes no longer. */
-import type { MountedWorkspace, VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
+import type { CapturedWorkspace, MountedWorkspace, VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
+import type { WorkspaceSource } from '../vm/workspace-device.ts';
 import type { Attachment } from './attachment.ts';
 import type { TakenWorkspace, Workspaces } from './workspaces.ts';
 
@@ -12,7 +13,32 @@ export interface BoundDisk {
 export interface DiskForVm {
   /** Whether the guest has the disk mounted, because it continues from a capture. */
   readonly isMounted: boolean;
-  bind(place: { unit: string; uid: number }): Promise<BoundDisk>;
+  /** What a guest has mounted that must unmount it before it gets the disk. */
+  readonly left?: LeftDisk | undefined;
+  bind(place: DiskPlace): Promise<BoundDisk>;
+}
+
+/** A VM instance, and the number of its first overlay; 0 by default. */
+export interface DiskPlace {
+  unit: string;
+  uid: number;
+  firstOverlay?: number;
+}
+
+/** The disk of a capture of which the guest will keep nothing. */
+export class LeftDisk {
+  readonly #workspaces: Workspaces;
+  readonly #captured: CapturedWorkspace;
+
+  constructor(workspaces: Workspaces, captured: CapturedWorkspace) {
+    this.#workspaces = workspaces;
+    this.#captured = captured;
+  }
+
+  /** Gives the VM instance the old content, to write to while it unmounts it. Undefined if the content is gone. */
+  lend(place: DiskPlace): Promise<WorkspaceSource | undefined> {
+    return this.#workspaces.lend(this.#captured, place);
+  }
 }
 
 /** The disk of a sandbox that is rolled back, for the VM instance that replaces the one that has it. */
@@ -28,7 +54,7 @@ export class RevertedDisk implements DiskForVm {
     this.#version = version;
   }
 
-  async bind(place: { unit: string; uid: number }): Promise<BoundDisk> {
+  async bind(place: DiskPlace): Promise<BoundDisk> {
     const attachment = await this.#workspaces.bindReplacement(this.#old, this.#version, place);
     const { disk, version, drained_at } = attachment.record;
     return { attachment, mounted: { disk, version, drained_at, is_recovered: false } };
@@ -39,11 +65,17 @@ export class PendingDisk implements DiskForVm {
   readonly #workspaces: Workspaces;
   readonly #asked: VmWorkspace;
   readonly #vmId: string;
+  readonly left: LeftDisk | undefined;
   #taken: Promise<TakenWorkspace>;
   #isBound = false;
 
-  constructor(workspaces: Workspaces, asked: VmWorkspace, vmId: string) {
+  /** `left` is what the guest has mounted instead. */
+  constructor(
+    workspaces: Workspaces,
+    { asked, vmId, left }: { asked: VmWorkspace; vmId: string; left: CapturedWorkspace | undefined },
+  ) {
     this.#workspaces = workspaces;
+    this.left = left === undefined ? undefined : new LeftDisk(workspaces, left);
     this.#asked = asked;
     this.#vmId = vmId;
     this.#taken = this.#take();
@@ -54,7 +86,7 @@ export class PendingDisk implements DiskForVm {
   }
 
   /** Gives the disk to a VM instance; to another one, if the first has died. Throws the error of the take. */
-  async bind(place: { unit: string; uid: number }): Promise<BoundDisk> {
+  async bind(place: DiskPlace): Promise<BoundDisk> {
     if (this.#isBound) this.#taken = this.#take();
     this.#isBound = false;
     const taken = await this.#taken;

@@ -10,16 +10,17 @@ import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { syncDirectory, writeDurably } from '../../lib/files/durable-file.ts';
-import type { VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
+import type { CapturedWorkspace, VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { invariant } from '../../lib/invariant.ts';
-import type { WorkspaceFiles } from '../vm/workspace-device.ts';
+import type { WorkspaceFiles, WorkspaceSource } from '../vm/workspace-device.ts';
 import { Attachment, type AttachedGuest, type AttachmentState } from './attachment.ts';
 import { findAttachmentRecord, writeAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
 import { DiskManifest, LoadedVersion, TakenDisk } from './block-requests.ts';
 import { BlockServerError, type BlockServer } from './block-server.ts';
 import { DrainLoop } from './drain-loop.ts';
 import { OverlayDirectory } from './overlay-directory.ts';
+import type { DiskPlace } from './pending-disk.ts';
 import { LEASE_MS, RunnerLease } from './runner-lease.ts';
 
 /** How long a VM waits for the end of the VM that had the disk before it. */
@@ -27,6 +28,9 @@ const DETACH_WAIT_MS = 30_000;
 /** A disk that another service holds is taken when its lease has ended. */
 const TAKE_TIMEOUT_MS = 2 * LEASE_MS;
 const UNIT = /^u[0-9a-f]{16}$/u;
+/** Number of the overlay that a guest writes to while it unmounts; that of the disk that it then gets is higher. */
+const LENT_OVERLAY = 0;
+export const OVERLAY_AFTER_LENT = LENT_OVERLAY + 1;
 const LEASE_DOUBT = 'the lease of its disk cannot be renewed: the object store does not answer';
 
 export interface WorkspacesOptions {
@@ -161,7 +165,7 @@ export class Workspaces implements Disposable {
   }
 
   /** Gives a taken disk to a VM instance, with an empty overlay. From here on {@link leave} releases it. */
-  bind(taken: TakenWorkspace, { unit, uid }: { unit: string; uid: number }): Promise<Attachment> {
+  bind(taken: TakenWorkspace, { unit, uid, firstOverlay = 0 }: DiskPlace): Promise<Attachment> {
     const { asked, vmId, epoch, version, sizeBytes, exportName, drainedAt } = taken;
     const record: AttachmentRecord = {
       format: 1,
@@ -175,23 +179,44 @@ export class Workspaces implements Disposable {
       drained_at: drainedAt,
       durability: asked.durability,
     };
-    return this.#begin(unit, record, exportName);
+    return this.#begin(unit, record, { overlays: [firstOverlay], exportName });
+  }
+
+  /**
+   * Gives a VM instance a version to write to, of which nothing is kept: its guest has it mounted. Returns undefined if the
+   * version is gone.
+   */
+  async lend(captured: CapturedWorkspace, { unit, uid }: DiskPlace): Promise<WorkspaceSource | undefined> {
+    const { organization: org, disk, version, size_bytes: sizeBytes } = captured;
+    try {
+      const { export: exportName } = await this.#options.server.ask(
+        { op: 'load', org, disk, version },
+        LoadedVersion,
+      );
+      await this.#directoryOf(unit).add(LENT_OVERLAY, { sizeBytes, uid });
+      return { version: { number: version, exportName }, overlay: LENT_OVERLAY, sizeBytes };
+    } catch (error) {
+      if (error instanceof BlockServerError && ['no_disk', 'no_data'].includes(error.reason))
+        return undefined;
+      throw error;
+    }
+  }
+
+  /** The VM instance has unmounted what {@link lend} gave it, and uses it no more. */
+  takeBack(unit: string): void {
+    this.#directoryOf(unit).drop(LENT_OVERLAY);
   }
 
   /**
    * Gives a VM instance the disk as it was in a kept version, to replace the instance that has the disk. Until
    * {@link replaced} the other one keeps it.
    */
-  async bindReplacement(
-    old: Attachment,
-    version: number,
-    { unit, uid }: { unit: string; uid: number },
-  ): Promise<Attachment> {
+  async bindReplacement(old: Attachment, version: number, { unit, uid }: DiskPlace): Promise<Attachment> {
     const { organization: org, disk } = old.record;
     const loaded = await this.#options.server.ask({ op: 'load', org, disk, version }, LoadedVersion);
     const size_bytes = loaded.size_bytes;
     const record = { ...old.record, uid, size_bytes, version, revert_to: version, replaces: old.unit };
-    return this.#begin(unit, record, loaded.export);
+    return this.#begin(unit, record, { overlays: [0], exportName: loaded.export });
   }
 
   /** The replacement has the sandbox. Nothing of the other VM instance is drained any more. */
@@ -201,11 +226,11 @@ export class Workspaces implements Disposable {
     if (replaces !== undefined) this.#discard(replaces);
   }
 
-  async #begin(unit: string, record: AttachmentRecord, exportName: string): Promise<Attachment> {
+  async #begin(unit: string, record: AttachmentRecord, state: AttachmentState): Promise<Attachment> {
     const place = this.#directoryOf(unit);
     place.make();
     writeAttachmentRecord(place.path, record);
-    const attachment = this.#enter(unit, record, { overlays: [0], exportName });
+    const attachment = this.#enter(unit, record, state);
     this.#taking.delete(keyOf(record));
     await attachment.start();
     syncDirectory(this.#options.directory);
