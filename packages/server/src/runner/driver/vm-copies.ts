@@ -193,12 +193,12 @@ export class VmCopies {
    * a later failure would leave it stopped.
    */
   #jobFor(driver: VmDriver, target: string, { isDurable }: { isDurable: boolean }): CaptureJob {
-    const { fleet, disk, program } = this.#options;
+    const { fleet, disk, program, log } = this.#options;
     const directory = fleet.vms.directoryOf(driver);
     const { memMiB } = fleet.vms.recordOf(driver).shape;
     const baseMiB = (findAllocatedBytes(directory.ram) ?? 0) / MIB;
     disk.assertRoom(Math.ceil(baseMiB + Math.min(memMiB, driver.usage.mem_peak_bytes / MIB)));
-    return { driver, directory, memMiB, program, target, isDurable };
+    return { driver, directory, memMiB, program, target, isDurable, log };
   }
 
   async #publish(

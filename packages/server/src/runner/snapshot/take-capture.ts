@@ -13,6 +13,7 @@
  */
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
+import type { Logger } from 'pino';
 import { nowUnixNs } from '../agent-client/guest-clock.ts';
 import { MemoryWriter } from './memory-writer.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
@@ -21,6 +22,7 @@ import { enterStep } from '../vm/steps.ts';
 import { freezeFile, VmDirectory } from '../disk/vm-directory.ts';
 import { DEVICES_NAME } from '../vm/vm-files.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
+import { tryToSync } from '../workspace/guest-workspace.ts';
 
 /** Processes that cannot be frozen by then are saved as they are. */
 const FREEZE_DEADLINE_MS = 500;
@@ -40,6 +42,7 @@ export interface CaptureJob {
   target: string;
   /** Whether the capture must survive a power loss of the host. */
   isDurable: boolean;
+  log: Logger;
   /** Called while the guest is stopped, with all of its state in `target`. If it succeeds the guest stays stopped. */
   hold?: (taken: TakenCapture) => Promise<void>;
 }
@@ -108,12 +111,16 @@ async function takeAndHold(
   job: CaptureJob,
   hold: (taken: TakenCapture) => Promise<void>,
 ): Promise<TakenCapture> {
-  const { driver, directory } = job;
+  const { driver, directory, log } = job;
   const { chain, workspace } = driver.running;
   await using undo = new AsyncDisposableStack();
   await enterStep('capture.prepare');
-  // Most of the disk while the guest runs, and to learn whether the object store answers.
-  await workspace?.flush();
+  if (workspace !== undefined) {
+    // Another sandbox may attach the disk, and must find what this guest has written.
+    await tryToSync(() => driver.session(), log);
+    // Most of the disk while the guest runs, and to learn whether the object store answers.
+    await workspace.flush();
+  }
   const writer = undo.use(await startWriter(job));
   const sealing = undo.use(await workspace?.beginSeal());
   await chain.settle();
