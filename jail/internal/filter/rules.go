@@ -99,6 +99,10 @@ func equal(argument int, value uint32) condition {
 	return condition{argument: argument, operator: unix.BPF_JEQ, value: value}
 }
 
+func equalHigh(argument int, value uint32) condition {
+	return condition{argument: argument, high: true, operator: unix.BPF_JEQ, value: value}
+}
+
 func not(c condition) condition {
 	c.negated = !c.negated
 	return c
@@ -131,6 +135,10 @@ func processRules(pid uint32) []rule {
 		// A program that ends with the runner cannot change that.
 		{unix.SYS_PRCTL, []condition{equal(0, unix.PR_SET_PDEATHSIG)}, unix.EPERM},
 		{unix.SYS_PRLIMIT64, []condition{not(equal(0, 0)), not(equal(0, pid))}, unix.EPERM},
+		// The runner raises the size of files when the VM gets a larger disk. An address has two halves.
+		{unix.SYS_SETRLIMIT, []condition{equal(0, unix.RLIMIT_FSIZE)}, unix.EPERM},
+		{unix.SYS_PRLIMIT64, []condition{equal(1, unix.RLIMIT_FSIZE), not(equal(2, 0))}, unix.EPERM},
+		{unix.SYS_PRLIMIT64, []condition{equal(1, unix.RLIMIT_FSIZE), not(equalHigh(2, 0))}, unix.EPERM},
 	}
 	for _, number := range signalCalls {
 		rules = append(rules, rule{number, []condition{not(equal(0, pid))}, unix.EPERM})

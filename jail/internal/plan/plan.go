@@ -69,10 +69,13 @@ type Identity struct {
 	GID int `json:"gid"`
 }
 
-// Limits are both hard and soft limits. Zero leaves a limit as it is. No core file is ever written.
+// Limits are both hard and soft limits, unless another one is given. Zero leaves a limit as it is. No core file is ever
+// written.
 type Limits struct {
 	OpenFiles     uint64 `json:"open_files"`
 	FileSizeBytes uint64 `json:"file_size_bytes"`
+	// FileSizeMaxBytes is the hard limit on the size of files. The program cannot raise the soft one by itself.
+	FileSizeMaxBytes uint64 `json:"file_size_max_bytes"`
 	// Tasks bounds the tasks of the user id, including threads.
 	Tasks uint64 `json:"tasks"`
 }

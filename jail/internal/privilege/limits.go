@@ -14,19 +14,21 @@ type limit struct {
 	name     string
 	resource int
 	value    uint64
+	// maximum is the hard limit if it is higher.
+	maximum uint64
 }
 
 // Limit lowers what the program may use. A write beyond the file size limit returns EFBIG: the signal that would kill
 // the program is ignored, because a guest can make QEMU's disk file grow.
 func Limit(limits plan.Limits) error {
 	wanted := []limit{
-		{"core files", unix.RLIMIT_CORE, 0},
-		{"message queues", unix.RLIMIT_MSGQUEUE, 0},
+		{"core files", unix.RLIMIT_CORE, 0, 0},
+		{"message queues", unix.RLIMIT_MSGQUEUE, 0, 0},
 	}
 	for _, optional := range []limit{
-		{"open files", unix.RLIMIT_NOFILE, limits.OpenFiles},
-		{"file size", unix.RLIMIT_FSIZE, limits.FileSizeBytes},
-		{"tasks", unix.RLIMIT_NPROC, limits.Tasks},
+		{"open files", unix.RLIMIT_NOFILE, limits.OpenFiles, 0},
+		{"file size", unix.RLIMIT_FSIZE, limits.FileSizeBytes, limits.FileSizeMaxBytes},
+		{"tasks", unix.RLIMIT_NPROC, limits.Tasks, 0},
 	} {
 		if optional.value != 0 {
 			wanted = append(wanted, optional)
@@ -47,8 +49,8 @@ func (l limit) set() error {
 	if err := syscall.Getrlimit(l.resource, &current); err != nil {
 		return err
 	}
-	value := min(l.value, current.Max)
-	return syscall.Setrlimit(l.resource, &syscall.Rlimit{Cur: value, Max: value})
+	wanted := syscall.Rlimit{Cur: min(l.value, current.Max), Max: min(max(l.value, l.maximum), current.Max)}
+	return syscall.Setrlimit(l.resource, &wanted)
 }
 
 // ignoreSignal ignores a signal, which lasts beyond execve, unlike a handler. Package os/signal would start a goroutine

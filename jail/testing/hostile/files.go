@@ -34,6 +34,8 @@ func fileAttempts(targets *Targets) []attempt {
 		attempt{"open by handle", openByHandle},
 		attempt{"run a file with the setuid bit", func() error { return runSetuid(inOwn("setuid")) }},
 		attempt{"write beyond the limit of file size", func() error { return writeFar(inOwn("large")) }},
+		calling("raise the limit of file size", unix.SYS_SETRLIMIT, unix.RLIMIT_FSIZE, 1),
+		calling("raise the limit of file size by prlimit", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_FSIZE, 1),
 	)
 }
 

@@ -22,6 +22,8 @@ export interface JailLimits {
   openFiles: number;
   /** Absent: the runner's own limit applies. */
   fileSizeBytes?: number;
+  /** To what the runner may raise it. Absent: nothing above it. */
+  fileSizeMaxBytes?: number;
   /** Limit on the tasks of the user id, including threads. Absent if the VM has no user id of its own. */
   tasks?: number;
 }
@@ -68,6 +70,7 @@ export function encodePlan(kind: Confinement, plan: JailPlan): string {
     limits: {
       open_files: limits.openFiles,
       file_size_bytes: limits.fileSizeBytes ?? 0,
+      file_size_max_bytes: limits.fileSizeMaxBytes ?? 0,
       tasks: limits.tasks ?? 0,
     },
     tap: plan.tap ?? null,

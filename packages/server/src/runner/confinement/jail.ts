@@ -8,7 +8,7 @@ import type { Logger } from 'pino';
 import type { Machine } from '../machine/machine-store.ts';
 import type { MachineShape } from '../vm/shape.ts';
 import { chooseConfinement, type ConfinementChoice } from './confinement-probe.ts';
-import { canRaiseLimits, fileSizeFor, LARGEST_FILE_BYTES } from './file-size-limit.ts';
+import { fileSizeFor, LARGEST_FILE_BYTES } from './file-size-limit.ts';
 import { encodePlan, launcherCommand, type JailLimits, type JailPlan, type Mount } from './jail-plan.ts';
 import { commandInside, commandOutside } from './qemu-closure.ts';
 import {
@@ -72,12 +72,9 @@ export class Jail {
   readonly confinement: ConfinementChoice;
   readonly #options: JailOptions;
 
-  readonly #canRaiseLimits: boolean;
-
-  private constructor(options: JailOptions, confinement: ConfinementChoice, canRaise: boolean) {
+  private constructor(options: JailOptions, confinement: ConfinementChoice) {
     this.#options = options;
     this.confinement = confinement;
-    this.#canRaiseLimits = canRaise;
   }
 
   static async open(options: JailOptions): Promise<Jail> {
@@ -85,7 +82,7 @@ export class Jail {
     const choice = await chooseConfinement({ launcherPath, isRoot: isRoot(), uid });
     const level = choice.kind === 'reduced' ? 'warn' : 'info';
     log[level]({ confinement: choice.kind, reason: choice.reason }, 'confinement of QEMU');
-    return new Jail(options, choice, await canRaiseLimits());
+    return new Jail(options, choice);
   }
 
   /** Returns the paths under which QEMU sees the host paths in `files` and `mode`. */
@@ -153,7 +150,7 @@ export class Jail {
       mounts: this.isReduced ? [] : [...closure.mounts, ...layout.mounts],
       ...(isRoot() ? { uid: start.uid } : {}),
       ...(start.tap === undefined ? {} : { tap: start.tap }),
-      limits: limitsOf(start, this.#canRaiseLimits),
+      limits: limitsOf(start),
       mayConnect: start.files.workspace !== undefined,
       descriptors: start.descriptors.flatMap((given, index) =>
         typeof given === 'number' && index >= 2 ? [index + 1] : [],
@@ -170,13 +167,15 @@ export class Jail {
 }
 
 /** The limits of a VM. A guest cannot make its QEMU write more than its disk, nor a template more than its memory. */
-function limitsOf({ shape, files }: JailedStart, canRaise: boolean): JailLimits {
+function limitsOf({ shape, files }: JailedStart): JailLimits {
   const { disks, workspace } = files;
   const scratchBytes = disks === undefined ? 0 : statSync(disks.scratchBasePath).size;
   const diskBytes = Math.max(scratchBytes, workspace?.source?.sizeBytes ?? 0);
-  const isFinal = canRaise || workspace === undefined;
-  const fileSizeBytes = isFinal ? fileSizeFor(diskBytes, shape.memMiB * MIB) : LARGEST_FILE_BYTES;
-  const limits = { openFiles: OPEN_FILES, fileSizeBytes };
+  const limits = {
+    openFiles: OPEN_FILES,
+    fileSizeBytes: fileSizeFor(diskBytes, shape.memMiB * MIB),
+    ...(workspace !== undefined && { fileSizeMaxBytes: LARGEST_FILE_BYTES }),
+  };
   return isRoot() ? { ...limits, tasks: THREADS + shape.vcpus } : limits;
 }
 

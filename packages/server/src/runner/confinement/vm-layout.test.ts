@@ -57,12 +57,16 @@ test('no file of a VM is executable, and only /dev/null is a device', () => {
   );
 });
 
-test('QEMU’s arguments name only paths in the jail, and each mounted path', () => {
+/** Opened by commands to QEMU. */
+const UNNAMED = new Set(['/dev/null', '/workspace', '/blocks']);
+
+test('QEMU’s arguments name only paths in the jail, each mounted path, and no version of a disk', () => {
   const { files, mode, mounts } = arrangeInside(FILES, RESTORE);
   const shape = { accelerator: 'tcg', vcpus: 1, memMiB: 256 } as const;
   const args = buildQemuArguments({ name: 'u1', shape, files, network: true, tscKhz: 1, mode }).join(' ');
   assert.ok(!args.includes('/host'), args);
-  for (const { target } of mounts) assert.ok(target === '/dev/null' || args.includes(target), target);
+  for (const { target } of mounts) assert.equal(args.includes(target), !UNNAMED.has(target), target);
+  assert.ok(!args.includes('secret'), args);
 });
 
 test('outside a jail the paths are the host’s', () => {

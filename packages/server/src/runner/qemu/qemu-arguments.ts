@@ -12,15 +12,7 @@ import { GUEST_MAC, TCG_CACHE_MIB, type MachineShape } from '../vm/shape.ts';
 import { writesRam, type MachineFiles, type StartMode } from '../confinement/vm-layout.ts';
 import { overlayName, type DiskFiles } from '../vm/vm-files.ts';
 import { invariant } from '../../lib/invariant.ts';
-import {
-  buildEmptyNode,
-  buildSourceNodes,
-  CLUSTER_BYTES,
-  EMPTY_NODE,
-  workspaceNode,
-  WORKSPACE_DEVICE,
-} from './workspace-nodes.ts';
-import type { WorkspaceFiles } from '../vm/workspace-device.ts';
+import { buildEmptyNode, CLUSTER_BYTES, EMPTY_NODE, WORKSPACE_DEVICE } from './workspace-nodes.ts';
 
 /** Names of the Unix sockets in the socket directory. */
 export const SOCKETS = { qmp: 'qmp', ctl: 'ctl', data: 'data' } as const;
@@ -133,17 +125,15 @@ function diskArguments({ imagePath, scratchBasePath, overlayDirectory, overlays 
   ].flat();
 }
 
-/** The device of the persistent disk. All VMs have it, after the scratch disk. */
-function workspaceArguments(files: WorkspaceFiles): string[] {
-  const { source } = files;
-  const nodes = source === undefined ? [buildEmptyNode()] : buildSourceNodes(files, source);
-  const drive = source === undefined ? EMPTY_NODE : workspaceNode(source.overlay);
+/** The device of the persistent disk, empty. All VMs have it, after the scratch disk. */
+function workspaceArguments(): string[] {
   // The guest then trims whole clusters of the overlay.
   const properties = `id=${WORKSPACE_DEVICE},serial=workspace,discard_granularity=${CLUSTER_BYTES}`;
   return [
-    ...nodes.flatMap((node) => ['-blockdev', JSON.stringify(node)]),
+    '-blockdev',
+    JSON.stringify(buildEmptyNode()),
     '-device',
-    `virtio-blk-device,drive=${drive},${properties},${ON_DISK_ERROR}`,
+    `virtio-blk-device,drive=${EMPTY_NODE},${properties},${ON_DISK_ERROR}`,
   ];
 }
 
@@ -208,7 +198,7 @@ export function buildQemuArguments(options: QemuOptions): string[] {
     confinementArguments(),
     portArguments(files.socketDirectory),
     files.disks === undefined ? [] : diskArguments(files.disks),
-    files.workspace === undefined ? [] : workspaceArguments(files.workspace),
+    files.workspace === undefined ? [] : workspaceArguments(),
     options.network ? networkArguments() : [],
     [
       '-kernel',

@@ -55,8 +55,16 @@ export class QemuWorkspace implements WorkspaceDevice {
     };
   }
 
-  /** The guest sees the size, and only then anything of the disk, in the last step but one. */
-  async attach({ version, overlay, sizeBytes }: WorkspaceSource): Promise<void> {
+  async attach(source: WorkspaceSource): Promise<void> {
+    await this.insert(source);
+    await this.#resize(source.overlay, source.sizeBytes);
+  }
+
+  /**
+   * Attaches a disk without telling the guest, which knows its size: a guest whose saved state is not loaded yet. The
+   * nodes are not in QEMU's arguments, which all users of the host can read, because of the export's name.
+   */
+  async insert({ version, overlay, sizeBytes }: WorkspaceSource): Promise<void> {
     const { qmp, allowFileSize } = this.#parts;
     const top = await this.#findTop();
     if (top !== undefined && top !== overlay)
@@ -68,7 +76,6 @@ export class QemuWorkspace implements WorkspaceDevice {
       await qmp.execute('blockdev-snapshot', { node: EMPTY_NODE, overlay: workspaceNode(overlay) });
     }
     await this.#reopen(overlay, version);
-    await this.#resize(overlay, sizeBytes);
     await closeNode(qmp, EMPTY_NODE);
   }
 

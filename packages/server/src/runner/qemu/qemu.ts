@@ -53,7 +53,8 @@ export class Qemu implements Vmm {
   }
 
   async restore(launch: VmLaunch, saved: SavedState, { ownsRam } = { ownsRam: false }): Promise<QemuVm> {
-    const { ramPath, statePath, wasBusy: isDeferred } = saved;
+    const { ramPath, statePath, wasBusy } = saved;
+    const isDeferred = wasBusy || launch.workspace?.source !== undefined;
     const vm = await this.#start(launch, ramPath, { kind: 'restore', statePath, isDeferred, ownsRam });
     try {
       await pollUntil(
@@ -99,6 +100,7 @@ export class Qemu implements Vmm {
     };
     try {
       const vm = await this.#connect(started, { socketDirectory, seen, top: disks?.overlays.at(-1) });
+      if (workspace?.source !== undefined) await vm.workspace.insert(workspace.source);
       if (layout.mode.kind === 'restore' && layout.mode.isDeferred) await vm.load(layout.mode.statePath);
       return vm;
     } catch (error) {

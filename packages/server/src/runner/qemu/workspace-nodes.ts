@@ -6,12 +6,7 @@
  */
 import { join } from 'node:path';
 import { overlayName } from '../vm/vm-files.ts';
-import {
-  BLOCK_SOCKET,
-  type WorkspaceDirectories,
-  type WorkspaceSource,
-  type WorkspaceVersion,
-} from '../vm/workspace-device.ts';
+import { BLOCK_SOCKET, type WorkspaceVersion } from '../vm/workspace-device.ts';
 
 /** QEMU's device id of the persistent disk. */
 export const WORKSPACE_DEVICE = 'workspace-disk';
@@ -78,16 +73,4 @@ export function buildVersionNode(
     'reconnect-delay': RECONNECT_DELAY_S,
     'open-timeout': OPEN_TIMEOUT_S,
   };
-}
-
-/** The nodes of a disk with one overlay, lowest first. */
-export function buildSourceNodes(
-  { overlayDirectory, serverDirectory }: WorkspaceDirectories,
-  { overlay, version }: WorkspaceSource,
-): BlockNode[] {
-  return [
-    buildVersionNode(serverDirectory, version),
-    buildFileNode(overlayDirectory, overlay),
-    buildOverlayNode(overlay, versionNode(version.number)),
-  ];
 }
