@@ -8,6 +8,11 @@ const Cents = z.number().describe('Exact amount; fractions are normal.');
 const CpuSeconds = z.number().describe('vCPU-seconds of billed time.');
 const MemSeconds = z.number().describe('GiB-seconds of billed time.');
 
+const DiskGbHours = z.number().describe('Data that disks stored, in GB of 2^30 bytes, multiplied by hours.');
+const DiskCents = z
+  .number()
+  .describe('Cost of that data: 2 cents for a GB in 730 hours. Part of the whole cost.');
+
 /** Answer of `GET /v1/usage`. */
 export const UsageRecord = z
   .object({
@@ -15,9 +20,11 @@ export const UsageRecord = z
     history_sandboxes: z.int().describe('Destroyed or failed, without creates that never ran.'),
     active_cost_cents: Cents.describe('Cost of the active sandboxes up to now.'),
     history_cost_cents: Cents.describe('Cost of the sandboxes in the history.'),
-    total_cost_cents: Cents,
+    total_cost_cents: Cents.describe('Cost of all sandboxes and disks up to now.'),
     cpu_seconds: CpuSeconds,
     mem_seconds: MemSeconds,
+    disk_gb_hours: DiskGbHours,
+    disk_cost_cents: DiskCents,
     credit_cents: z
       .number()
       .optional()
@@ -96,7 +103,9 @@ const Sums = {
   sandboxes: z.int().describe('Number of sandboxes that ran in the month.'),
   cpu_seconds: CpuSeconds,
   mem_seconds: MemSeconds,
-  cost_cents: Cents,
+  cost_cents: Cents.describe('Cost of sandboxes and disks.'),
+  disk_gb_hours: DiskGbHours,
+  disk_cost_cents: DiskCents,
 };
 
 export const StatementLine = z
@@ -112,6 +121,11 @@ export const StatementLine = z
   .meta({ id: 'StatementLine' });
 export type StatementLine = z.infer<typeof StatementLine>;
 
+export const StatementDisk = z
+  .object({ disk: z.string(), team_id: z.string(), gb_hours: DiskGbHours, cost_cents: Cents })
+  .meta({ id: 'StatementDisk' });
+export type StatementDisk = z.infer<typeof StatementDisk>;
+
 /** Answer of `GET /v1/statements/{month}`. */
 export const Statement = z
   .object({
@@ -122,6 +136,11 @@ export const Statement = z
     complete: z.boolean().describe('True when the statement can no longer change.'),
     ...Sums,
     teams: z.array(z.object({ team_id: z.string(), ...Sums })),
+    disks: z
+      .array(StatementDisk)
+      .describe(
+        'A line for each disk that stored data in the month, also if it is deleted now. On every page.',
+      ),
     lines: z.array(StatementLine).describe('Sorted by sandbox id, in pages.'),
   })
   .meta({ id: 'Statement' });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { COST_UNITS_PER_CENT, computeCostUnits, costCents } from './cost.ts';
+import { COST_UNITS_PER_CENT, computeCostUnits, costCents, gbHours } from './cost.ts';
 
 const shape = fc.record({
   vcpus: fc.integer({ min: 1, max: 32 }),
@@ -39,6 +39,13 @@ test('the shown cents follow the formula of the specification', () => {
       assert.ok(Math.abs(shown - expected) <= 1e-11 + expected * 1e-12, `${shown} is not ${expected}`);
     }),
   );
+});
+
+test('a GB of disk for a month of 730 hours costs exactly 2 cents', () => {
+  const byteMs = 2n ** 30n * 730n * 3_600_000n;
+  assert.equal(costCents(0n, byteMs), 2);
+  assert.equal(costCents(4n * COST_UNITS_PER_CENT, byteMs / 2n), 5);
+  assert.equal(gbHours(byteMs), 730);
 });
 
 test('a negative or fractional time throws, because it is a bug', () => {

@@ -7,6 +7,13 @@ export const COST_UNITS_PER_CENT = 7_372_800_000n;
 
 const SHOWN_DECIMALS = 12n;
 
+/**
+ * Bytes in the object store, multiplied by milliseconds, that cost one unit. 2 cents for 2^30 bytes in a month of 730
+ * hours (2 628 000 000 ms) are 2 · 7 372 800 000 units for 2^30 · 2 628 000 000 byte milliseconds.
+ */
+export const BYTE_MS_PER_COST_UNIT = 191_365_120n;
+const BYTE_MS_PER_GB_HOUR = 2 ** 30 * 3_600_000;
+
 export interface BilledShape {
   vcpus: number;
   memMiB: number;
@@ -39,16 +46,25 @@ export function costOf({ vcpuMs, memMiBMs }: Consumption): bigint {
   return 5120n * vcpuMs + 3n * memMiBMs;
 }
 
-/** Converts cost units to cents, rounded half up to 12 decimals (a millionth of a millionth of a cent). */
-export function costCents(units: bigint): number {
-  return Number(formatCents(units));
+/** Converts byte milliseconds of disks to the field of API answers. */
+export function gbHours(byteMs: bigint): number {
+  return Number(byteMs) / BYTE_MS_PER_GB_HOUR;
 }
 
-/** Formats cost units as cents with all 12 decimals. Debts are negative. */
-export function formatCents(units: bigint): string {
+/**
+ * Converts cost units, and byte milliseconds of disks, to cents, rounded once, half up, to 12 decimals (a millionth of
+ * a millionth of a cent).
+ */
+export function costCents(units: bigint, byteMs = 0n): number {
+  return Number(formatCents(units, byteMs));
+}
+
+/** Formats the cost as cents with all 12 decimals. Debts are negative. */
+export function formatCents(units: bigint, byteMs = 0n): string {
   if (units < 0n) return `-${formatCents(-units)}`;
   const scale = 10n ** SHOWN_DECIMALS;
-  const scaled = (units * scale * 2n + COST_UNITS_PER_CENT) / (COST_UNITS_PER_CENT * 2n);
+  const perCent = COST_UNITS_PER_CENT * BYTE_MS_PER_COST_UNIT;
+  const scaled = ((units * BYTE_MS_PER_COST_UNIT + byteMs) * scale * 2n + perCent) / (perCent * 2n);
   const fraction = (scaled % scale).toString().padStart(Number(SHOWN_DECIMALS), '0');
   return `${scaled / scale}.${fraction}`;
 }

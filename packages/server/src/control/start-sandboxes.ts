@@ -84,9 +84,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   await drivers.load();
   archive.wake();
   const common = { drivers, runner, store, clock };
-  const { creditGraceMs: graceMs, accountIntervalMs: intervalMs } = limits;
-  const keeper = stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, log }));
-  keeper.start();
+  startCreditKeeper(base, { credit, drivers }, stack);
   const sandboxes = new Sandboxes({
     ...common,
     region,
@@ -116,4 +114,13 @@ function openSnapshots(
   const snapshots = new Snapshots({ ...saved, limitsOf });
   const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });
   return { snapshots, captures };
+}
+
+function startCreditKeeper(
+  { db, limits, log }: SandboxesBase,
+  { credit, drivers }: { credit: Credit; drivers: LiveDrivers },
+  stack: AsyncDisposableStack,
+): void {
+  const { creditGraceMs: graceMs, accountIntervalMs: intervalMs } = limits;
+  stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, log })).start();
 }

@@ -6,8 +6,9 @@ import { momentOf, type Clock } from '../time/clock.ts';
 import type { Credit } from './credit/credit.ts';
 import { buildHistoryRecord, listHistory, type HistoryFilter } from './history-store.ts';
 import type { Month } from './statement/month.ts';
-import { buildStatement, CSV_HEAD, formatCsvLine } from './statement/statement.ts';
+import { buildStatement, CSV_HEAD, formatCsvDisk, formatCsvLine } from './statement/statement.ts';
 import { readMonth, readMonthLines } from './statement/statement-store.ts';
+import { readMonthOfDisks } from './storage/read-month.ts';
 import { readTeamAccount } from './team-account.ts';
 import { buildUsage, showCredit } from './usage.ts';
 
@@ -61,5 +62,7 @@ export class Billing {
     const query = { reach, month, limit: CSV_PAGE_LINES };
     for await (const lines of readMonthLines(db, query, () => momentOf(clock)))
       yield lines.map(formatCsvLine).join('');
+    const disks = await readMonthOfDisks(db, { reach, month, nowMs: clock.wallMs() });
+    if (disks.length > 0) yield disks.map(formatCsvDisk).join('');
   }
 }

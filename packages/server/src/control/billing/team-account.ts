@@ -2,9 +2,10 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { BILLABLE_COLUMNS, type BillableRow } from './consumption/stretch.ts';
+import { readStorage, selectStorage, type StorageColumns } from './storage/storage-account.ts';
 import type { UsedAccount } from './usage.ts';
 
-interface AccountRow {
+interface AccountRow extends StorageColumns {
   ended_sandboxes: number;
   vcpu_ms: string;
   mem_mib_ms: string;
@@ -21,7 +22,8 @@ export async function readTeamAccount(db: Database, teamId: string): Promise<Use
       (SELECT coalesce(json_agg(live), '[]') FROM (
         SELECT ${sql.join(BILLABLE_COLUMNS.map((name) => sql.ref(name)))} FROM sandboxes
         WHERE organization_id = team.organization_id AND team_id = team.id
-          AND status IN ('creating', 'running', 'hibernated')) live) AS live
+          AND status IN ('creating', 'running', 'hibernated')) live) AS live,
+      ${selectStorage(sql<boolean>`organization_id = team.organization_id AND team_id = team.id`)}
     FROM teams team
     LEFT JOIN team_accounts account ON account.team_id = team.id
     WHERE team.id = ${teamId}`.execute(db);
@@ -30,5 +32,6 @@ export async function readTeamAccount(db: Database, teamId: string): Promise<Use
     endedSandboxes: row?.ended_sandboxes ?? 0,
     ended: { vcpuMs: BigInt(row?.vcpu_ms ?? 0), memMiBMs: BigInt(row?.mem_mib_ms ?? 0) },
     live: row?.live ?? [],
+    storage: readStorage(row),
   };
 }

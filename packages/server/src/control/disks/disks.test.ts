@@ -330,3 +330,55 @@ test('a key that is limited to reading may look at disks only', async () => {
     await db.updateTable('api_keys').set({ scope: 'full' }).execute();
   }
 });
+
+test('a disk image becomes a disk, whose size is rounded up, and can be read again', async () => {
+  const name = newName();
+  const image = Buffer.alloc(5000, 'x');
+  const made = await harness.call('PUT', `/v1/disks/${name}/content?format=raw`, { raw: image });
+  assert.deepEqual([made.status, made.body.size_gb, made.body.name], [201, 1, name]);
+  assert.equal(harness.runner.disks.all.get(await idOf(name))?.sizeBytes, DISK_GB_BYTES);
+  const response = await harness.fetch('GET', `/v1/disks/${name}/content`);
+  assert.deepEqual(
+    [response.status, response.headers.get('content-type')],
+    [200, 'application/octet-stream'],
+  );
+  assert.ok(Buffer.from(await response.arrayBuffer()).equals(image));
+  await snapshot(name, 'v1');
+  assert.equal(
+    (await harness.fetch('GET', `/v1/disks/${name}/content?snapshot=v1&format=qcow2`)).status,
+    200,
+  );
+  assertRefused(await call('GET', `/v1/disks/${name}/content?snapshot=v9`), [
+    404,
+    'not_found',
+    /^snapshot: /u,
+  ]);
+  assertRefused(await call('GET', `/v1/disks/${name}/content?format=vmdk`), [
+    400,
+    'invalid_request',
+    /^format: /u,
+  ]);
+  const put = (path: string) => harness.call('PUT', path, { raw: image });
+  assertRefused(await put(`/v1/disks/${name}/content`), [409, 'already_exists', /^name: /u]);
+  assertRefused(await put('/v1/disks/Not-A-Name/content'), [
+    400,
+    'invalid_request',
+    /^disk: must be 1 to 30/u,
+  ]);
+});
+
+test('an import that the runner refuses, or beyond the quota, leaves nothing', async () => {
+  await using small = await startHarness({ diskGbPerOrganization: 1 });
+  const put = () => small.call('PUT', '/v1/disks/data/content', { raw: Buffer.alloc(10) });
+  small.runner.disks.onRequest = (what) => {
+    if (what === 'POST import') throw new AppError('invalid_request', 'body: is no ext4 file system');
+  };
+  assertRefused(await put(), [400, 'invalid_request', /no ext4/u]);
+  small.runner.disks.onRequest = () => undefined;
+  small.runner.disks.importedBytes = 2 * DISK_GB_BYTES;
+  assertRefused(await put(), [429, 'capacity', /asks for 1 more/u]);
+  assert.deepEqual((await small.call('GET', '/v1/disks')).body, []);
+  await waitFor('the disk to be removed', () => small.runner.disks.all.size === 0);
+  small.runner.disks.importedBytes = undefined;
+  assert.equal((await put()).status, 201);
+});

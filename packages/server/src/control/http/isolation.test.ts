@@ -25,6 +25,8 @@ const NAME_OF_NONE = 'x';
 const NAMES_NO_ID: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry', 'getStatement']);
 /** Operations that would end the session that the next ones need. */
 const ENDS_SESSION: ReadonlySet<string> = new Set(['signOut']);
+/** It would make the stranger a disk of the same name, which the next operations would find. */
+const TAKES_NAME: ReadonlySet<string> = new Set(['importDisk']);
 
 let harness: ControlHarness;
 let operations: Operation[] = [];
@@ -133,7 +135,7 @@ test('the description lists the routes of both kinds', () => {
 
 test("another organization's objects look absent, to an API key and to a person", async () => {
   for (const operation of operations) {
-    if (ENDS_SESSION.has(operation.id)) continue;
+    if (ENDS_SESSION.has(operation.id) || TAKES_NAME.has(operation.id)) continue;
     const headers: Record<string, string> = isAccount(operation) ? { cookie: stranger.cookie } : {};
     const answer = await ask(operation, headers, isAccount(operation) ? null : strangersKey);
     assert.ok(!answer.text.includes(MARK), `${describeOperation(operation)} revealed ${answer.text}`);

@@ -15,7 +15,12 @@ import {
 /** Text that the limited key must never read. */
 const MARK = 'other-teams-own';
 /** Operations whose path names something of the whole organization, or a month. */
-const NAMES_NO_SANDBOX: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry', 'getStatement']);
+const NAMES_NO_SANDBOX: ReadonlySet<string> = new Set([
+  'putRegistry',
+  'deleteRegistry',
+  'getStatement',
+  'importDisk',
+]);
 const IMAGE = 'node:22-slim';
 
 interface Team {

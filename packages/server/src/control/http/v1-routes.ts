@@ -11,6 +11,8 @@ import { addGetDisk } from './endpoints/disks/get-disk.ts';
 import { addPatchDisk } from './endpoints/disks/patch-disk.ts';
 import { addDeleteDisk } from './endpoints/disks/delete-disk.ts';
 import { addFlushDisk } from './endpoints/disks/flush-disk.ts';
+import { addExportDisk } from './endpoints/disks/export-disk.ts';
+import { addImportDisk } from './endpoints/disks/import-disk.ts';
 import { addForkDisk } from './endpoints/disks/fork-disk.ts';
 import { addCreateDiskSnapshot } from './endpoints/disks/create-disk-snapshot.ts';
 import { addListDiskSnapshots } from './endpoints/disks/list-disk-snapshots.ts';
@@ -84,6 +86,8 @@ export function addV1Routes(v1: App, parts: HttpParts): void {
   addDeleteDisk(v1, parts);
   addFlushDisk(v1, parts);
   addForkDisk(v1, parts);
+  addImportDisk(v1, parts);
+  addExportDisk(v1, parts);
   addCreateDiskSnapshot(v1, parts);
   addListDiskSnapshots(v1, parts);
   addDeleteDiskSnapshot(v1, parts);

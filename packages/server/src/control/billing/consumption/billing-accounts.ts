@@ -3,6 +3,12 @@ import type { Consumption } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { Database } from '../../db/database.ts';
+import {
+  readStorage,
+  selectStorage,
+  type StorageAccount,
+  type StorageColumns,
+} from '../storage/storage-account.ts';
 import { addConsumption, consumptionOf, NOTHING_USED } from './consumption.ts';
 import { BILLABLE_COLUMNS, findBilledToDateMs, type BillableRow } from './stretch.ts';
 
@@ -11,13 +17,14 @@ export interface BillingAccount {
   endedSandboxes: number;
   ended: Consumption;
   live: readonly BillableRow[];
+  storage: StorageAccount;
   grantedCents: number;
   hasWelcome: boolean;
   /** Unix milliseconds; null while there is credit, or before the first check. */
   exhaustedAt: number | null;
 }
 
-interface AccountRow {
+interface AccountRow extends StorageColumns {
   organization_id: string;
   ended_sandboxes: number;
   vcpu_ms: string;
@@ -46,7 +53,8 @@ export async function readAccounts(
         WHERE organization_id = organization.id AND kind = 'welcome') AS has_welcome,
       (SELECT coalesce(json_agg(live), '[]') FROM (
         SELECT ${sql.join(BILLABLE_COLUMNS.map((name) => sql.ref(name)))} FROM sandboxes
-        WHERE organization_id = organization.id AND status IN ('creating', 'running', 'hibernated')) live) AS live
+        WHERE organization_id = organization.id AND status IN ('creating', 'running', 'hibernated')) live) AS live,
+      ${selectStorage(sql<boolean>`organization_id = organization.id`)}
     FROM organizations organization
     LEFT JOIN billing_accounts account ON account.organization_id = organization.id
     WHERE organization.id = ANY(${[...organizationIds]})`.execute(db);
@@ -66,6 +74,7 @@ function toAccount(row: AccountRow): BillingAccount {
     endedSandboxes: row.ended_sandboxes,
     ended: { vcpuMs: BigInt(row.vcpu_ms), memMiBMs: BigInt(row.mem_mib_ms) },
     live: row.live,
+    storage: readStorage(row),
     grantedCents: row.granted_cents,
     hasWelcome: row.has_welcome,
     exhaustedAt: row.exhausted_at,

@@ -8,6 +8,7 @@ import type { HostMoment } from '../../../lib/host-clock.ts';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
 import { findAgeWhenSeenMs } from '../../time/lifetime.ts';
+import { readMonthOfDisks, type DiskSum } from '../storage/read-month.ts';
 import type { Month } from './month.ts';
 import { BILLABLE_COLUMNS, findOpenStretch, type BillableRow } from '../consumption/stretch.ts';
 
@@ -39,6 +40,7 @@ export interface TeamSum extends Consumption {
 export interface MonthPage {
   lines: MonthLine[];
   teams: TeamSum[];
+  disks: DiskSum[];
   /** True if no live sandbox can change it any more. */
   isSettled: boolean;
 }
@@ -54,6 +56,7 @@ export async function readMonth(db: Database, query: MonthQuery): Promise<MonthP
       return {
         lines: await readLines(transaction, pieces, query),
         teams: await readTeams(transaction, pieces),
+        disks: await readMonthOfDisks(transaction, { ...query, nowMs: query.now.wallMs }),
         isSettled: alive.every((row) => isSettled(row, query.month)),
       };
     });

@@ -55,6 +55,8 @@ export class FakeDisks {
   waitsFor: string | null = null;
   /** VMs that start with a disk whose last holder was lost. */
   isRecovered = false;
+  /** Size of imported disks, if not that of the body. */
+  importedBytes: number | undefined;
   readonly collected: string[] = [];
   /** Called before the action, with for example `POST fork` and the id of the disk; may throw the error to answer. */
   onRequest: (what: string, id: string) => Promise<void> | void = NOTHING;
@@ -178,7 +180,7 @@ export class FakeDisks {
       case 'POST grow':
         return this.#show(this.#grow(this.#get(id), GrowDisk.parse(parsed()).size_bytes));
       case 'POST import':
-        return this.#show(this.#import(this.#create(organization, id, body.length), body));
+        return this.#show(this.#import(organization, id, body));
       default:
         throw new AppError('not_found', `no ${what}`);
     }
@@ -244,7 +246,9 @@ export class FakeDisks {
     return disk;
   }
 
-  #import(disk: FakeDisk, content: Buffer): FakeDisk {
+  #import(organization: string, id: string, content: Buffer): FakeDisk {
+    if (content.length === 0) throw new AppError('invalid_request', 'body: is no ext4 file system');
+    const disk = this.#create(organization, id, this.importedBytes ?? content.length);
     disk.content = content;
     return disk;
   }

@@ -1,23 +1,20 @@
-import { AppError, UploadQuery, UploadResult } from '@coppice/contract';
+import { UploadQuery, UploadResult } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import { answers, CONTENT } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { FormFile, isForm } from '../../requests/form-file.ts';
+import { addRawBodies, cutOff, watchForStall } from '../../requests/raw-body.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
 
 /** Deadline of a whole upload. */
 const UPLOAD_DEADLINE_MS = 24 * 3_600_000;
-/** Time for which a client may keep sending after it was answered with an error. */
-const LINGER_MS = 10_000;
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
 
 /** The body is piped to the guest as it comes. If it breaks off, its stream is reset and the guest keeps nothing. */
 export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests, limits }: Parts): void {
-  void app.register(async (scope: App) => {
-    scope.removeAllContentTypeParsers();
-    scope.addContentTypeParser('*', (_request, _payload, done) => done(null));
+  addRawBodies(app, (scope) => {
     scope.route({
       method: 'POST',
       url: '/v1/runs/:id/files/upload',
@@ -39,7 +36,7 @@ export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests
         const { organizationId, reach, query } = request;
         const { id } = request.params;
         const driver = await sandboxes.getDriver(reach, id);
-        using stall = watchForStall(request, limits.transferStallMs);
+        using stall = watchForStall(request, limits.transferStallMs, 'guest_unreachable');
         return await openRequests.limit(organizationId, async () => {
           using form = await openForm(request, stall.signal);
           const content = form?.content ?? request.raw;
@@ -62,29 +59,4 @@ async function openForm(
   signal: AbortSignal,
 ): Promise<FormFile | undefined> {
   return isForm(headers['content-type']) ? FormFile.open(raw, signal) : undefined;
-}
-
-/** Aborts `signal` when no byte has moved for `stallMs`, in either direction. */
-function watchForStall({ raw }: FastifyRequest, stallMs: number): Disposable & { signal: AbortSignal } {
-  const controller = new AbortController();
-  const stalled = () => {
-    controller.abort(new AppError('guest_unreachable', `the upload did not move for ${stallMs / 1000} s`));
-  };
-  raw.socket.setTimeout(stallMs);
-  raw.on('timeout', stalled);
-  return {
-    signal: controller.signal,
-    [Symbol.dispose]: () => {
-      raw.off('timeout', stalled);
-      raw.socket.setTimeout(0);
-    },
-  };
-}
-
-/** Node discards what a refused client still sends, so that the client can read the answer. This sets a time limit. */
-function cutOff({ raw }: FastifyRequest): void {
-  if (raw.complete) return;
-  const { socket } = raw;
-  const timer = setTimeout(() => raw.complete || socket.destroy(), LINGER_MS).unref();
-  raw.once('end', () => clearTimeout(timer));
 }
