@@ -174,11 +174,12 @@ func (d *Disks) Find(ctx context.Context, org, disk string, number int64) (Versi
 	if head.Kind == kindClosing {
 		return Version{}, fmt.Errorf("%w: %s/%s is being deleted", ErrNoDisk, org, disk)
 	}
-	version, err := d.Get(ctx, org, disk, number)
+	// In this order: a collector deletes the manifest first, so without a mark and with a manifest it is not removed.
+	isRemoved, err := d.isRemoved(ctx, org, disk, number)
 	if err != nil {
 		return Version{}, err
 	}
-	isRemoved, err := d.isRemoved(ctx, org, disk, number)
+	version, err := d.Get(ctx, org, disk, number)
 	if err != nil {
 		return Version{}, err
 	}

@@ -13,6 +13,7 @@ import (
 
 type connection struct {
 	server  *Server
+	client  *client
 	context context.Context
 	socket  net.Conn
 	in      *bufio.Reader
@@ -40,7 +41,6 @@ type request struct {
 
 // transmit answers requests until the client leaves.
 func (c *connection) transmit() error {
-	slots := make(chan struct{}, maxInFlight)
 	for {
 		raw, err := c.read(28)
 		if err != nil {
@@ -59,7 +59,7 @@ func (c *connection) transmit() error {
 			return fmt.Errorf("the client writes to a read-only export")
 		}
 		select {
-		case slots <- struct{}{}:
+		case c.client.slots <- struct{}{}:
 		case <-c.context.Done():
 			return c.context.Err()
 		}
@@ -69,7 +69,7 @@ func (c *connection) transmit() error {
 		c.group.Add(1)
 		go func() {
 			defer c.group.Done()
-			defer func() { <-slots }()
+			defer func() { <-c.client.slots }()
 			if err := c.answer(r); err != nil {
 				_ = c.socket.Close()
 			}
@@ -106,10 +106,12 @@ func (c *connection) answer(r request) error {
 }
 
 func (c *connection) answerRead(ctx context.Context, r request) error {
-	if err := c.server.memory.take(ctx, r.length); err != nil {
-		return c.finish(r, errIO)
+	for _, budget := range []*budget{c.client.memory, c.server.memory} {
+		if err := budget.take(ctx, r.length); err != nil {
+			return c.finish(r, errIO)
+		}
+		defer budget.give(r.length)
 	}
-	defer c.server.memory.give(r.length)
 	head := 16
 	if c.isStructured {
 		head = 28

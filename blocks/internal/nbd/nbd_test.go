@@ -3,6 +3,7 @@ package nbd_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -37,6 +38,11 @@ func (e exports) Find(_ context.Context, name string) (nbd.Export, error) {
 // start serves one version on a socket, and returns its content.
 func start(t testing.TB, store *memory.Store, readTime time.Duration) (socket string, content []byte) {
 	t.Helper()
+	return startFor(t, store, nbd.Options{ReadTime: readTime, MemoryBytes: 64 << 20})
+}
+
+func startFor(t testing.TB, store *memory.Store, options nbd.Options) (socket string, content []byte) {
+	t.Helper()
 	ctx := context.Background()
 	content = make([]byte, size)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -66,8 +72,8 @@ func start(t testing.TB, store *memory.Store, readTime time.Duration) (socket st
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := nbd.NewServer(exports{"o/d/1": version}, nbd.Options{ReadTime: readTime, MemoryBytes: 64 << 20,
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	options.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	server := nbd.NewServer(exports{"o/d/1": version}, options)
 	serving, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(serving, listener) }()
@@ -163,6 +169,85 @@ func TestAReadFailsAtItsDeadlineAndOnCorruption(t *testing.T) {
 	read[4] = "read 70M 64k"
 	if output, _ := run("qemu-io", read...); !strings.Contains(output, "Input/output error") {
 		t.Errorf("outage: %s", output)
+	}
+}
+
+// connect chooses the export by the oldest way to do so.
+func connect(t *testing.T, socket string) net.Conn {
+	t.Helper()
+	client, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	_ = client.SetDeadline(time.Now().Add(20 * time.Second))
+	_, err = client.Write([]byte("\x00\x00\x00\x03IHAVEOPT\x00\x00\x00\x01\x00\x00\x00\x05o/d/1"))
+	if err == nil {
+		_, err = io.ReadFull(client, make([]byte, 18+10))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func readRequest(offset, length int) []byte {
+	request := []byte{0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(request, uint64(offset)), uint32(length))
+}
+
+// TestAClientThatReadsNoAnswersDoesNotStopTheOthers fills all that one client may use.
+func TestAClientThatReadsNoAnswersDoesNotStopTheOthers(t *testing.T) {
+	var user atomic.Uint32
+	socket, content := startFor(t, memory.New(), nbd.Options{ReadTime: time.Minute, MemoryBytes: 32 << 20,
+		UserOf: func(net.Conn) uint32 { return user.Load() }})
+	user.Store(1)
+	for range 20 {
+		hostile := connect(t, socket)
+		for range 100 {
+			_ = hostile.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+			if _, err := hostile.Write(readRequest(0, 8<<20)); err != nil {
+				break
+			}
+		}
+	}
+	user.Store(2)
+	honest := connect(t, socket)
+	answer := make([]byte, 16+4096)
+	_, err := honest.Write(readRequest(1<<20, 4096))
+	if err == nil {
+		_, err = io.ReadFull(honest, answer)
+	}
+	if err != nil || !bytes.Equal(answer[16:], content[1<<20:1<<20+4096]) {
+		t.Errorf("the other client: %v", err)
+	}
+}
+
+func TestAClientHasAFewConnections(t *testing.T) {
+	var user atomic.Uint32
+	socket, _ := startFor(t, memory.New(), nbd.Options{ReadTime: time.Minute, UserOf: func(net.Conn) uint32 { return user.Load() }})
+	open := func() (isOpen bool) {
+		client, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = client.Close() })
+		_ = client.SetDeadline(time.Now().Add(20 * time.Second))
+		_, err = io.ReadFull(client, make([]byte, 18))
+		return err == nil
+	}
+	count := 0
+	for range 100 {
+		if open() {
+			count++
+		}
+	}
+	if count != 32 {
+		t.Errorf("%d connections", count)
+	}
+	user.Store(1)
+	if !open() {
+		t.Error("another client may not connect")
 	}
 }
 

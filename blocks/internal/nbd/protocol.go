@@ -68,8 +68,9 @@ const (
 	errInvalid    = 22
 	errNotSup     = 95
 
-	maxOptionBytes  = 64 << 10
-	maxRequestBytes = 32 << 20
+	maxOptionBytes = 64 << 10
+	// maxRequestBytes limits what one read allocates. QEMU divides larger ones.
+	maxRequestBytes = 8 << 20
 	maxNameBytes    = 4096
 	minBlock        = 1
 	preferredBlock  = 64 << 10

@@ -33,14 +33,16 @@ type Options struct {
 	// MemoryBytes limits the content of all requests in progress.
 	MemoryBytes int64
 	Log         *slog.Logger
+	// UserOf tells clients apart; nil: by the user id of the process that connected.
+	UserOf func(net.Conn) uint32
 }
 
 const (
 	// handshakeTime ends a client that negotiates forever.
 	handshakeTime = 30 * time.Second
 	// writeTime ends a client that does not take its answers, and so holds memory.
-	writeTime       = 5 * time.Minute
-	maxInFlight     = 64
+	writeTime       = 30 * time.Second
+	acceptPause     = 50 * time.Millisecond
 	readaheadBytes  = 4 << 20
 	sequentialReads = 2
 	maxReadaheads   = 4
@@ -52,6 +54,7 @@ type Server struct {
 	options    Options
 	memory     *budget
 	readaheads chan struct{}
+	clients    clients
 
 	mutex sync.Mutex
 	// reads are the requests in progress that may wait for the store.
@@ -92,8 +95,11 @@ func (s *Server) beginRead(export string) (end func()) {
 
 // NewServer makes a server.
 func NewServer(exports Exports, options Options) *Server {
+	if options.UserOf == nil {
+		options.UserOf = userOf
+	}
 	return &Server{exports: exports, options: options, memory: newBudget(options.MemoryBytes), readaheads: make(chan struct{}, maxReadaheads),
-		reads: map[*read]struct{}{}}
+		clients: clients{byUser: map[uint32]*client{}}, reads: map[*read]struct{}{}}
 }
 
 // Serve accepts connections until the listener is closed, or the context ends. It returns when all have ended.
@@ -111,8 +117,13 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			return nil
 		}
 		if err != nil {
-			cancel()
-			return err
+			// All descriptors are in use, for example. Connections that exist must not end for that.
+			s.options.Log.Error("accepting an NBD connection failed", "error", err)
+			select {
+			case <-time.After(acceptPause):
+			case <-ctx.Done():
+			}
+			continue
 		}
 		group.Add(1)
 		go func() {
@@ -128,7 +139,13 @@ func (s *Server) serveConnection(ctx context.Context, accepted net.Conn) {
 	defer accepted.Close()
 	stop := context.AfterFunc(ctx, func() { _ = accepted.Close() })
 	defer stop()
-	c := &connection{server: s, context: ctx, socket: accepted, in: bufio.NewReader(accepted)}
+	user := s.options.UserOf(accepted)
+	client := s.clients.enter(user)
+	if client == nil {
+		return
+	}
+	defer s.clients.leave(user)
+	c := &connection{server: s, client: client, context: ctx, socket: accepted, in: bufio.NewReader(accepted)}
 	_ = accepted.SetReadDeadline(time.Now().Add(handshakeTime))
 	if err := c.handshake(); err != nil {
 		s.options.Log.Debug("an NBD client left before it chose an export", "error", err)

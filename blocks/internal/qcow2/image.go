@@ -52,7 +52,8 @@ func (i *Image) Granularity() int64 {
 // After an error it yields nothing more.
 func (i *Image) Extents() iter.Seq2[Extent, error] {
 	return func(yield func(Extent, error) bool) {
-		scan := &scan{Image: i, table: make([]byte, i.clusterBytes), yield: yield}
+		clusters := (i.fileSize + i.clusterBytes - 1) / i.clusterBytes
+		scan := &scan{Image: i, table: make([]byte, i.clusterBytes), clusters: clusters, yield: yield}
 		err := scan.run()
 		if err == nil {
 			err = scan.flush()
@@ -86,9 +87,11 @@ var errStopped = errors.New("stopped")
 
 type scan struct {
 	*Image
-	table   []byte
-	pending Extent
-	yield   func(Extent, error) bool
+	table []byte
+	// clusters is how many of the file are not in use yet. Each is used once, so a small file is no large disk.
+	clusters int64
+	pending  Extent
+	yield    func(Extent, error) bool
 }
 
 func (s *scan) run() error {
@@ -120,6 +123,9 @@ func (s *scan) visitL1(entry uint64, offset int64) error {
 	if err := s.checkTable("L2 table", entry&offsetMask, s.clusterBytes, s.fileSize); err != nil {
 		return err
 	}
+	if err := s.useCluster(); err != nil {
+		return err
+	}
 	if _, err := s.file.ReadAt(s.table, int64(entry&offsetMask)); err != nil {
 		return fmt.Errorf("reading an L2 table: %w", err)
 	}
@@ -149,6 +155,9 @@ func (s *scan) visitL2(entry, bitmap uint64, offset int64) error {
 		return refuse("reserved bits in an L2 entry: %#x", entry)
 	}
 	host, err := s.checkHost(entry & offsetMask)
+	if err == nil && host != 0 {
+		err = s.useCluster()
+	}
 	if err != nil {
 		return err
 	}
@@ -182,6 +191,13 @@ func (s *scan) visitSubclusters(host int64, bitmap uint64, offset int64) error {
 		if err := s.add(extent); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func (s *scan) useCluster() error {
+	if s.clusters--; s.clusters < 0 {
+		return refuse("its tables name more clusters than it has")
 	}
 	return nil
 }

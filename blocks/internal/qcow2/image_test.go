@@ -200,6 +200,11 @@ func TestFieldsOutOfBoundsAreRefused(t *testing.T) {
 		"cluster at 0":              func(f []byte) { binary.BigEndian.PutUint64(f[l2:], 1<<63) },
 		"data and zero at one time": func(f []byte) { binary.BigEndian.PutUint64(f[l2+8:], 1<<32|1) },
 		"zero flag":                 func(f []byte) { f[l2+7] |= 1 },
+		"one cluster everywhere": func(f []byte) {
+			for at := l2; at < l2+128<<10; at += 16 {
+				copy(f[at:at+16], f[l2:])
+			}
+		},
 	} {
 		changed := bytes.Clone(valid)
 		change(changed)
