@@ -49,7 +49,7 @@ export const DiskVersion = z.object({
 });
 export type DiskVersion = z.infer<typeof DiskVersion>;
 
-/** What this runner does with a disk that it holds. */
+/** A disk that this runner holds. */
 export const DiskAttachment = z.object({
   vm_id: z.string(),
   /** `detaching`: the VM is gone, and what it wrote is not yet in the object store. */

@@ -305,7 +305,7 @@ export class VmDriver {
     void this.tellTime();
   }
 
-  /** Keeps the guest from running, for a reason that its callers are told, until {@link letGo}. */
+  /** Keeps the guest from running until {@link letGo}. Callers get the reason. */
   async hold(reason: string): Promise<void> {
     this.#heldFor = reason;
     await this.pause();

@@ -1,4 +1,4 @@
-/** What a VM's driver gets, and what it changes in the record. */
+/** Parts of a VM's driver, and its changes of the VM's record. */
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { VmEnd, VmInfo, VmRollback } from '../../lib/protocol/runner-protocol.ts';

@@ -50,7 +50,7 @@ export interface AttachmentState {
   exportName?: string;
 }
 
-/** What the attachment needs of the VM. */
+/** The VM that has the disk. */
 export interface AttachedGuest {
   device: WorkspaceDevice;
   /** Stops the guest, so that it writes nothing; `reason` is for its callers. */

@@ -1,4 +1,4 @@
-/** What the block server answers (blocks/internal/serve). */
+/** Answers of the block server (blocks/internal/serve). */
 import { z } from 'zod';
 
 /** A manifest of a disk's chain. */

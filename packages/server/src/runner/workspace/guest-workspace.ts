@@ -1,4 +1,4 @@
-/** What the agent does with the mounted disk (docs/reference/agent-protocol.md). */
+/** Requests to the agent about the mounted disk (docs/reference/agent-protocol.md). */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z } from 'zod';

@@ -106,7 +106,7 @@ export class PendingDisk implements DiskForVm {
 
   #take(): Promise<TakenWorkspace> {
     const taking = this.#workspaces.take(this.#asked, this.#vmId);
-    // Whoever binds or abandons gets the error.
+    // The caller that binds or abandons gets the error.
     taking.catch(() => undefined);
     return taking;
   }

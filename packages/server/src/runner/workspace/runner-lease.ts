@@ -1,7 +1,7 @@
 /**
  * The lease with which this runner holds all of its disks: an object that it renews. Another service that shares the store
  * may take a disk of which the lease was not renewed for its whole time. Before that, this runner holds its VMs, so that no
- * guest is told that something is written which then belongs to nobody.
+ * guest gets an answer to a write that would then be lost.
  */
 import { hostMoment } from '../../lib/host-clock.ts';
 import type { Logger } from 'pino';
