@@ -23,7 +23,7 @@ const (
 
 // Unmount ends the processes that use the disk and unmounts it. abandon gives up what is not written out, for a guest
 // whose disk has another content by now. The kernel may still write to the disk a little, and trims what the guest had
-// deleted, so the host must have put a disk in its place that nobody needs. A disk that is not mounted stays so.
+// deleted, so the host must have put a disk in its place whose content is not needed. A disk that is not mounted stays so.
 func (w *Workspace) Unmount(limit time.Duration, abandon bool) error {
 	w.changing.Lock()
 	defer w.changing.Unlock()

@@ -74,7 +74,7 @@ interface WantedDisk {
   left?: CapturedWorkspace | undefined;
 }
 
-/** What a VM that continues from a capture gets besides its state. */
+/** Rules and disk of a VM that continues from a capture. */
 interface ContinuedWith {
   egress: VmEgress;
   workspace?: VmWorkspace | undefined;

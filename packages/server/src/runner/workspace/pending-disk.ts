@@ -13,7 +13,7 @@ export interface BoundDisk {
 export interface DiskForVm {
   /** Whether the guest has the disk mounted, because it continues from a capture. */
   readonly isMounted: boolean;
-  /** What a guest has mounted that must unmount it before it gets the disk. */
+  /** Old content that the guest must unmount before it gets the disk; absent if it has none mounted. */
   readonly left?: LeftDisk | undefined;
   bind(place: DiskPlace): Promise<BoundDisk>;
 }
