@@ -47,7 +47,8 @@ test('the client creates with default options, finds, and destroys with the usag
   const { status, ...used } = await sandbox.destroy();
   assert.equal(status, 'destroyed');
   assert.deepEqual(Object.keys(used).toSorted(), ['costCents', 'cpuMs', 'memPeakBytes', 'uptimeMs']);
-  for (const [field, value] of Object.entries(used)) assert.ok(value > 0, `${field} is ${value}`);
+  for (const [field, value] of Object.entries(used))
+    assert.ok(Number(value) > 0, `${field} is ${Number(value)}`);
   assert.equal(sandbox.status, 'destroyed');
   assert.ok((await sandbox.info()).endedAt !== null);
   await assert.rejects(sandbox.destroy(), { status: 409, code: 'invalid_state' });

@@ -43,6 +43,8 @@ test('usage has fields in camelCase, and credit is null if the service sends non
     totalCostCents: 1.75,
     cpuSeconds: 10.5,
     memSeconds: 20.25,
+    diskGbHours: 0,
+    diskCostCents: 0,
     creditCents: null,
     creditLeftCents: null,
     asOf: USAGE.as_of,
@@ -105,7 +107,14 @@ test('a statement has the lines of all pages', async () => {
     billed_ms: 1000,
     cost_cents: 0.5,
   });
-  const sums = { sandboxes: 2, cpu_seconds: 2, mem_seconds: 1, cost_cents: 1 };
+  const sums = {
+    sandboxes: 2,
+    cpu_seconds: 2,
+    mem_seconds: 1,
+    cost_cents: 1,
+    disk_gb_hours: 730,
+    disk_cost_cents: 2,
+  };
   await using server = await LoopbackServer.start(({ url }, response) => {
     const isLast = url.includes('cursor');
     const body = {
@@ -116,6 +125,7 @@ test('a statement has the lines of all pages', async () => {
       complete: true,
       ...sums,
       teams: [{ team_id: 'team1', ...sums }],
+      disks: [{ disk: 'data', team_id: 'team1', gb_hours: 730, cost_cents: 2 }],
       lines: [line(isLast ? 'run2' : 'run1')],
     };
     const headers = isLast ? {} : { link: '</v1/statements/2026-11?limit=1000&cursor=run1>; rel="next"' };
@@ -131,7 +141,16 @@ test('a statement has the lines of all pages', async () => {
   );
   assert.equal(statement.complete, true);
   assert.deepEqual(statement.teams, [
-    { teamId: 'team1', sandboxes: 2, cpuSeconds: 2, memSeconds: 1, costCents: 1 },
+    {
+      teamId: 'team1',
+      sandboxes: 2,
+      cpuSeconds: 2,
+      memSeconds: 1,
+      costCents: 1,
+      diskGbHours: 730,
+      diskCostCents: 2,
+    },
   ]);
+  assert.deepEqual(statement.disks, [{ disk: 'data', teamId: 'team1', gbHours: 730, costCents: 2 }]);
   assert.match(server.seen[0]?.url ?? '', /^\/v1\/statements\/2026-11\?limit=1000$/);
 });

@@ -30,12 +30,16 @@ export interface Usage {
   activeCostCents: number;
   /** Cost of the ended sandboxes, in cents. */
   historyCostCents: number;
-  /** Sum of both costs, in cents. */
+  /** Cost of all sandboxes and disks, in cents. */
   totalCostCents: number;
   /** vCPU-seconds of billed time. */
   cpuSeconds: number;
   /** GiB-seconds of billed time. */
   memSeconds: number;
+  /** Data that persistent disks stored, in GB of 2^30 bytes, multiplied by hours. */
+  diskGbHours: number;
+  /** Cost of that data, in cents. It is part of the total. */
+  diskCostCents: number;
   /** All credit ever granted, in cents. Null when the service has no credit, or the key is limited to its team. */
   creditCents: number | null;
   /** Remaining credit, in cents. Below 0 when it is exhausted; null as for `creditCents`. */
@@ -96,7 +100,7 @@ export interface HistoryOptions extends CallOptions {
   limit?: number | undefined;
 }
 
-/** Sums over the sandboxes of one month. */
+/** Sums over the sandboxes and disks of one month. */
 export interface StatementSums {
   /** Number of sandboxes that ran in the month. */
   sandboxes: number;
@@ -104,6 +108,22 @@ export interface StatementSums {
   cpuSeconds: number;
   /** GiB-seconds of billed time. */
   memSeconds: number;
+  /** Cost of sandboxes and disks in cents: the exact amount, so fractions are normal. */
+  costCents: number;
+  /** Data that persistent disks stored, in GB of 2^30 bytes, multiplied by hours. */
+  diskGbHours: number;
+  /** Cost of that data, in cents. */
+  diskCostCents: number;
+}
+
+/** The share of one disk in the statement of a month. */
+export interface StatementDisk {
+  /** Name of the disk, which may be deleted now. */
+  disk: string;
+  /** Id of the team that owns the disk. */
+  teamId: string;
+  /** Stored data in GB of 2^30 bytes, multiplied by hours. */
+  gbHours: number;
   /** Cost in cents: the exact amount, so fractions are normal. */
   costCents: number;
 }
@@ -140,6 +160,8 @@ export interface Statement extends StatementSums {
   complete: boolean;
   /** Sums of each team. */
   teams: (StatementSums & { teamId: string })[];
+  /** One line for each disk that stored data in the month. */
+  disks: StatementDisk[];
   /** One line for each sandbox that ran in the month, ordered by sandbox id. */
   lines: StatementLine[];
 }
@@ -203,6 +225,8 @@ function parseUsage(value: unknown): Usage {
     totalCostCents: readNumber(record, 'total_cost_cents'),
     cpuSeconds: readNumber(record, 'cpu_seconds'),
     memSeconds: readNumber(record, 'mem_seconds'),
+    diskGbHours: readOptionalNumber(record, 'disk_gb_hours') ?? 0,
+    diskCostCents: readOptionalNumber(record, 'disk_cost_cents') ?? 0,
     creditCents: readOptionalNumber(record, 'credit_cents'),
     creditLeftCents: readOptionalNumber(record, 'credit_left_cents'),
     asOf: readString(record, 'as_of'),
@@ -244,6 +268,7 @@ function parseStatement(value: unknown): Statement {
       const team = readObject(one, 'the team');
       return { teamId: readString(team, 'team_id'), ...parseSums(team) };
     }),
+    disks: readArray(record['disks'] ?? [], 'the disks', parseDisk),
     lines: readArray(record['lines'], 'the lines', parseLine),
   };
 }
@@ -254,6 +279,18 @@ function parseSums(record: WireObject): StatementSums {
     cpuSeconds: readNumber(record, 'cpu_seconds'),
     memSeconds: readNumber(record, 'mem_seconds'),
     costCents: readNumber(record, 'cost_cents'),
+    diskGbHours: readOptionalNumber(record, 'disk_gb_hours') ?? 0,
+    diskCostCents: readOptionalNumber(record, 'disk_cost_cents') ?? 0,
+  };
+}
+
+function parseDisk(value: unknown): StatementDisk {
+  const line = readObject(value, 'the disk of the statement');
+  return {
+    disk: readString(line, 'disk'),
+    teamId: readString(line, 'team_id'),
+    gbHours: readNumber(line, 'gb_hours'),
+    costCents: readNumber(line, 'cost_cents'),
   };
 }
 

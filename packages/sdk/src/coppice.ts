@@ -8,6 +8,30 @@ import {
   type Usage,
 } from './billing.ts';
 import { resolveClientOptions, type CallOptions, type ClientOptions } from './transport/client-options.ts';
+import {
+  createDisk,
+  deleteDisk,
+  deleteDiskSnapshot,
+  exportDisk,
+  findDisk,
+  flushDisk,
+  forkDisk,
+  growDisk,
+  importDisk,
+  listDisks,
+  listDiskSnapshots,
+  snapshotDisk,
+  type CreateDiskOptions,
+  type DiskInfo,
+  type DiskSnapshotInfo,
+  type ExportDiskOptions,
+  type ForkDiskOptions,
+  type ImportDiskOptions,
+  type ListDisksOptions,
+  type SnapshotDiskOptions,
+} from './disks.ts';
+import type { CreateCallOptions } from './transport/post-once.ts';
+import type { FileContent } from './transport/upload.ts';
 import { fetchNetworkProfiles, type NetworkProfile } from './egress.ts';
 import { Images } from './images.ts';
 import type { PagedList } from './transport/paged-list.ts';
@@ -92,5 +116,137 @@ export class Coppice {
    */
   statement(month: string, options: CallOptions = {}): Promise<Statement> {
     return fetchStatement(this.#transport, month, options);
+  }
+
+  /**
+   * Creates a persistent disk with an empty file system. Rejects with code `already_exists` when the name is taken, and
+   * `capacity` beyond the limits of your organization.
+   *
+   * @example
+   * await client.createDisk({ name: 'data', sizeGb: 20 });
+   * const sandbox = await client.sandboxes.create({ disk: 'data' });
+   */
+  createDisk(options: CreateDiskOptions, call: CreateCallOptions = {}): Promise<DiskInfo> {
+    return createDisk(this.#transport, options, call);
+  }
+
+  /**
+   * Fetches a disk. Resolves with null when there is none.
+   *
+   * @example
+   * const disk = await client.getDisk('data');
+   * console.log(disk?.status, disk?.attachedTo);
+   */
+  getDisk(name: string, options: CallOptions = {}): Promise<DiskInfo | null> {
+    return findDisk(this.#transport, name, options);
+  }
+
+  /**
+   * Lists disks, newest first, as the service last saw them. Await the list for all of them, or iterate over it. Throws
+   * `TypeError` for an invalid `limit`.
+   *
+   * @example
+   * for await (const { name, storedBytes } of client.listDisks()) console.log(name, storedBytes);
+   */
+  listDisks(options: ListDisksOptions = {}): PagedList<DiskInfo> {
+    return listDisks(this.#transport, options);
+  }
+
+  /**
+   * Grows a disk, also while a sandbox uses it. Rejects with code `invalid_request` for a smaller size.
+   *
+   * @example
+   * await client.growDisk('data', 40);
+   */
+  growDisk(name: string, sizeGb: number, options: CallOptions = {}): Promise<DiskInfo> {
+    return growDisk(this.#transport, name, sizeGb, options);
+  }
+
+  /**
+   * Waits until everything that was written to a disk before is in the object store.
+   *
+   * @example
+   * const { drainedVersion } = await client.flushDisk('data');
+   */
+  flushDisk(name: string, options: CallOptions = {}): Promise<DiskInfo> {
+    return flushDisk(this.#transport, name, options);
+  }
+
+  /**
+   * Deletes a disk with its data and its snapshots. Rejects with code `disk_in_use` while a sandbox has it, and
+   * `disk_has_forks` while disks that were forked from it exist.
+   *
+   * @example
+   * await client.deleteDisk('data');
+   */
+  deleteDisk(name: string, options: CallOptions = {}): Promise<void> {
+    return deleteDisk(this.#transport, name, options);
+  }
+
+  /**
+   * Takes a snapshot of a disk, also while a sandbox uses it. With `sync`, the file system is written out first.
+   *
+   * @example
+   * await client.snapshotDisk('data', { name: 'clean', sync: true });
+   */
+  snapshotDisk(
+    disk: string,
+    options: SnapshotDiskOptions,
+    call: CreateCallOptions = {},
+  ): Promise<DiskSnapshotInfo> {
+    return snapshotDisk(this.#transport, { disk, options }, call);
+  }
+
+  /**
+   * Lists the snapshots of a disk, newest first. Throws `TypeError` for an invalid `limit`.
+   *
+   * @example
+   * for await (const { name, createdAt } of client.listDiskSnapshots('data')) console.log(name, createdAt);
+   */
+  listDiskSnapshots(disk: string, options: ListDisksOptions = {}): PagedList<DiskSnapshotInfo> {
+    return listDiskSnapshots(this.#transport, disk, options);
+  }
+
+  /**
+   * Deletes a snapshot of a disk. Disks that were forked from it are not affected.
+   *
+   * @example
+   * await client.deleteDiskSnapshot('data', 'clean');
+   */
+  deleteDiskSnapshot(disk: string, snapshot: string, options: CallOptions = {}): Promise<void> {
+    return deleteDiskSnapshot(this.#transport, { disk, snapshot }, options);
+  }
+
+  /**
+   * Makes a new, independent disk from a snapshot of a disk. Takes as long for a large disk as for a small one.
+   *
+   * @example
+   * await client.forkDisk('data', { snapshot: 'clean', name: 'data-copy' });
+   */
+  forkDisk(disk: string, options: ForkDiskOptions, call: CreateCallOptions = {}): Promise<DiskInfo> {
+    return forkDisk(this.#transport, { disk, options }, call);
+  }
+
+  /**
+   * Makes a new disk from a disk image with an ext4 file system. The call is not retried.
+   *
+   * @example
+   * await client.importDisk('data', await openAsBlob('data.qcow2'), { format: 'qcow2' });
+   */
+  importDisk(name: string, content: FileContent, options: ImportDiskOptions = {}): Promise<DiskInfo> {
+    return importDisk(this.#transport, { name, content }, options);
+  }
+
+  /**
+   * Reads a disk, as it is in the object store, as a disk image.
+   *
+   * @example
+   * const image = await client.exportDisk('data', { snapshot: 'clean' });
+   */
+  exportDisk(
+    name: string,
+    options: ExportDiskOptions = {},
+  ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
+    return exportDisk(this.#transport, name, options);
   }
 }

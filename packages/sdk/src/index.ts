@@ -2,6 +2,7 @@ export type {
   HistoryEntry,
   HistoryOptions,
   Statement,
+  StatementDisk,
   StatementLine,
   StatementSums,
   Usage,
@@ -17,6 +18,18 @@ export type { CommandStdin } from './streams/command-stdin.ts';
 export type { CommandExit } from './streams/command-stream.ts';
 export { Coppice } from './coppice.ts';
 export type { CreateCallOptions } from './transport/post-once.ts';
+export type {
+  CreateDiskOptions,
+  DiskDurability,
+  DiskImageFormat,
+  DiskInfo,
+  DiskSnapshotInfo,
+  ExportDiskOptions,
+  ForkDiskOptions,
+  ImportDiskOptions,
+  ListDisksOptions,
+  SnapshotDiskOptions,
+} from './disks.ts';
 export { DEFAULT_IMAGE } from './sandbox/lifecycle.ts';
 export type { CreateOptions } from './sandbox/lifecycle.ts';
 export type {
@@ -34,12 +47,12 @@ export { CoppiceError } from './transport/errors.ts';
 export type { ExecOptions, ExecResult } from './streams/exec.ts';
 export type {
   DownloadOptions,
-  FileContent,
   FileEntry,
   ListFilesOptions,
   UploadOptions,
   UploadResult,
 } from './sandbox/files.ts';
+export type { FileContent } from './transport/upload.ts';
 export { ForkError } from './sandbox/forks.ts';
 export type { SandboxTree, SandboxTreeNode } from './sandbox/forks.ts';
 export type { BuildOptions, ImageInfo, Images, ReadyShape, Shape } from './images.ts';
@@ -47,9 +60,11 @@ export type { PagedList } from './transport/paged-list.ts';
 export type { Preview, PreviewInfo, PreviewOptions } from './sandbox/previews.ts';
 export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';
 export { Sandbox } from './sandbox/sandbox.ts';
-export type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox/sandbox-record.ts';
+export type { DestroyResult, SandboxDiskInfo, SandboxInfo, SandboxStatus } from './sandbox/sandbox-record.ts';
 export type { SandboxEgress } from './sandbox/sandbox-egress.ts';
 export type { SandboxGuest } from './sandbox/sandbox-guest.ts';
+export type { ForkOptions } from './sandbox/forks.ts';
+export type { ResumeOptions } from './sandbox/lifecycle.ts';
 export type { ListOptions, Sandboxes } from './sandbox/sandboxes.ts';
 export type { Shell, ShellOptions, ShellResult } from './streams/shell.ts';
 export type {

@@ -1,8 +1,8 @@
-import { MAX_BUFFERED_BYTES, collectBytes, watchUpload } from '../transport/bytes.ts';
+import { MAX_BUFFERED_BYTES, collectBytes } from '../transport/bytes.ts';
 import type { CallOptions } from '../transport/client-options.ts';
-import { Deadline } from '../transport/deadline.ts';
 import { fetchPage, PagedList, requireLimit } from '../transport/paged-list.ts';
-import { labelOf, type CallRequest, type Transport } from '../transport/transport.ts';
+import type { CallRequest, Transport } from '../transport/transport.ts';
+import { sendContent, type FileContent } from '../transport/upload.ts';
 import {
   buildQuery,
   readArray,
@@ -12,14 +12,8 @@ import {
   readString,
 } from '../transport/wire.ts';
 
-/** Bounds the time of an upload of known size. Every usable link is faster. */
-const SLOWEST_UPLOAD_BYTES_PER_SECOND = 32_768;
-
 /** The default page size of the service. */
 const MAX_PAGE_FILES = 1000;
-
-/** Content of an upload. A string is written as UTF-8. */
-export type FileContent = string | Uint8Array | Blob | ReadableStream<Uint8Array>;
 
 /** Options of `sandbox.upload()`. */
 export interface UploadOptions extends CallOptions {
@@ -85,34 +79,10 @@ export async function uploadFile(
     method: 'POST',
     path: `${path}/files/upload`,
     query: buildQuery({ path: file, mode: formatMode(options.mode), user: options.user }),
-    headers: { 'content-type': 'application/octet-stream' },
     idempotent: true,
     signal: options.signal,
   };
-  if (content instanceof ReadableStream) return uploadStream(transport, request, content);
-  const body = typeof content === 'string' ? new TextEncoder().encode(content) : requireBytes(content);
-  const timeoutMs = transport.timeoutMs + (sizeOf(body) / SLOWEST_UPLOAD_BYTES_PER_SECOND) * 1000;
-  return (await transport.callJson({ ...request, body, timeoutMs }, parseUploadResult)).value;
-}
-
-async function uploadStream(
-  transport: Transport,
-  request: CallRequest,
-  source: ReadableStream<Uint8Array>,
-): Promise<UploadResult> {
-  const deadline = new Deadline(labelOf(request), transport.timeoutMs, request.signal);
-  const upload = watchUpload(source, deadline, transport.timeoutMs);
-  try {
-    // A stream can be read only once, so the request cannot be retried.
-    const once = { ...request, body: upload.body, idempotent: false };
-    return (await transport.callJsonWithin(once, deadline, parseUploadResult)).value;
-  } catch (error) {
-    const failure = upload.failure();
-    throw failure === undefined || deadline.signal.aborted ? error : failure.error;
-  } finally {
-    upload.abandon(deadline.reasonFor(new Error('the upload is over')));
-    deadline.end();
-  }
+  return sendContent(transport, request, { content, parse: parseUploadResult });
 }
 
 /** Reads a file as a stream. */
@@ -163,17 +133,6 @@ export function listDirectory(
 /** Returns the page size for a list of at most `limit` entries. Undefined leaves the size to the service. */
 function toFilesPage(limit: number | undefined): number | undefined {
   return limit === undefined ? undefined : Math.min(limit, MAX_PAGE_FILES);
-}
-
-function requireBytes(content: unknown): Uint8Array | Blob {
-  if (content instanceof Uint8Array || content instanceof Blob) return content;
-  throw new TypeError(
-    'content must be a string, Uint8Array, Blob or ReadableStream; convert a Node stream with Readable.toWeb()',
-  );
-}
-
-function sizeOf(body: Uint8Array | Blob): number {
-  return body instanceof Blob ? body.size : body.byteLength;
 }
 
 function formatMode(mode: number | string | undefined): string | undefined {

@@ -81,21 +81,34 @@ interface ForkOutcome {
   errors: CoppiceError[];
 }
 
+/** Options of `sandbox.fork()`. */
+export interface ForkOptions extends CreateCallOptions {
+  /**
+   * Names of the children's disks, in their order, if the sandbox has a disk. Default: the name of its disk with a
+   * number.
+   */
+  disks?: string[] | undefined;
+}
+
 /** Forks the sandbox at `sandboxPath`. Throws `TypeError` for a count of NaN or infinity. */
 export async function forkSandbox(
   transport: Transport,
   sandboxPath: string,
   count: number,
-  call: CreateCallOptions,
+  { disks, ...call }: ForkOptions,
 ): Promise<ForkOutcome> {
   requireJsonNumber(count, 'count');
   const path = `${sandboxPath}/fork`;
   const label = labelOf({ method: 'POST', path });
-  return postOnce(transport, { path, body: { count }, call }, (value) => {
-    const children = readArray(value, 'the list of children', (child) => child);
-    if (children.length !== count) throw new TypeError(`${children.length} children instead of ${count}`);
-    return parseChildren(children, label);
-  });
+  return postOnce(
+    transport,
+    { path, body: disks === undefined ? { count } : { count, disks }, call },
+    (value) => {
+      const children = readArray(value, 'the list of children', (child) => child);
+      if (children.length !== count) throw new TypeError(`${children.length} children instead of ${count}`);
+      return parseChildren(children, label);
+    },
+  );
 }
 
 /** Fetches the family of the sandbox at `sandboxPath`. */

@@ -96,6 +96,7 @@ test('a record has fields in camelCase, with null for missing values', async () 
     expiresAt: '2026-11-21T06:35:00.000Z',
     maxLifetime: null,
     autoHibernate: false,
+    disk: null,
     labels: { a_b: 'c' },
     parentId: null,
     auditKeyId: null,

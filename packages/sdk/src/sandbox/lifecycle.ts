@@ -9,7 +9,7 @@ import {
   type SandboxInfo,
 } from './sandbox-record.ts';
 import type { Transport } from '../transport/transport.ts';
-import { buildWireBody, encodeSegment, requireJsonNumber } from '../transport/wire.ts';
+import { buildQuery, buildWireBody, encodeSegment, requireJsonNumber } from '../transport/wire.ts';
 
 /** Image of a sandbox when `CreateOptions.image` is left out. */
 export const DEFAULT_IMAGE = 'node:22-slim';
@@ -41,6 +41,15 @@ export interface CreateOptions extends EgressOptions {
    * false.
    */
   autoHibernate?: boolean | undefined;
+  /**
+   * Name of the persistent disk that is mounted at `/workspace`. With `forkFromDisk`: name of the new disk; default: the
+   * name of the source with a number. Default: no disk.
+   */
+  disk?: string | undefined;
+  /** Name of a disk. The sandbox gets a new disk that is forked from the snapshot `diskSnapshot` of it. */
+  forkFromDisk?: string | undefined;
+  /** Name of the snapshot of `forkFromDisk`. Required with it. */
+  diskSnapshot?: string | undefined;
 }
 
 const CREATE_FIELDS = {
@@ -52,6 +61,9 @@ const CREATE_FIELDS = {
   labels: 'labels',
   maxLifetime: 'max_lifetime',
   autoHibernate: 'auto_hibernate',
+  disk: 'disk',
+  forkFromDisk: 'fork_from_disk',
+  diskSnapshot: 'disk_snapshot',
   ...EGRESS_FIELDS,
 } as const satisfies Record<keyof CreateOptions, string>;
 
@@ -118,6 +130,15 @@ export async function destroySandbox(
   return answer.value;
 }
 
+/** Options of `sandbox.resume()`. */
+export interface ResumeOptions extends CallOptions {
+  /**
+   * `fresh`: the disk of the sandbox is mounted as it is now. Files that programs have open on it are lost. For a
+   * sandbox whose disk has changed since the hibernation (code `disk_changed`).
+   */
+  disk?: 'fresh' | undefined;
+}
+
 const STATE_AFTER = { hibernate: 'hibernated', resume: 'running' } as const;
 
 /**
@@ -129,12 +150,13 @@ export async function changeState(
   transport: Transport,
   path: string,
   change: keyof typeof STATE_AFTER,
-  call: CallOptions,
+  { disk, ...call }: ResumeOptions,
 ): Promise<SandboxInfo> {
   let isRetry = false;
   const request = {
     method: 'POST',
     path: `${path}/${change}`,
+    query: buildQuery({ disk }),
     idempotent: true,
     signal: call.signal,
     timeoutMs: slowTimeoutMs(transport),

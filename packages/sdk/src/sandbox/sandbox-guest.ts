@@ -1,4 +1,5 @@
 import { execWithListeners, streamCommand, type CommandExit } from '../streams/command-stream.ts';
+import type { FileContent } from '../transport/upload.ts';
 import type { CallOptions } from '../transport/client-options.ts';
 import type { OutputChunk, OutputListeners } from '../streams/collected-output.ts';
 import { execCommand, type ExecOptions, type ExecResult } from '../streams/exec.ts';
@@ -8,7 +9,6 @@ import {
   listDirectory,
   uploadFile,
   type DownloadOptions,
-  type FileContent,
   type FileEntry,
   type ListFilesOptions,
   type UploadOptions,

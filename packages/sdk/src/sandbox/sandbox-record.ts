@@ -54,6 +54,8 @@ export interface SandboxInfo {
   maxLifetime: number | null;
   /** True if the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. */
   autoHibernate: boolean;
+  /** The persistent disk at `/workspace`. Null without one. */
+  disk: SandboxDiskInfo | null;
   /** Labels that the caller chose. */
   labels: Record<string, string>;
   /**
@@ -68,6 +70,26 @@ export interface SandboxInfo {
   operation: string | null;
 }
 
+/** The disk of a sandbox. */
+export interface SandboxDiskInfo {
+  /** Name of the disk. */
+  name: string;
+  /**
+   * `attached`; `detaching` when the sandbox no longer uses the disk, but what it wrote is still being stored; `detached`
+   * when the disk is free.
+   */
+  status: string;
+  /** While `detaching`: bytes that are still to be stored. Null if unknown. */
+  dirtyBytes: number | null;
+  /** While `detaching`: why storing does not proceed. Null while it does. */
+  waitsFor: string | null;
+  /**
+   * The version from which the sandbox continued, and when it was stored, if the earlier sandbox was lost with later
+   * writes. Null otherwise.
+   */
+  recovered: { version: number; drainedAt: string } | null;
+}
+
 /** Resources that a destroyed sandbox used, and their cost. */
 export interface DestroyResult {
   /** State of the sandbox after the call. */
@@ -80,6 +102,8 @@ export interface DestroyResult {
   uptimeMs: number;
   /** Cost in cents: the exact amount, so fractions are normal. */
   costCents: number;
+  /** The disk of the sandbox, after the call has waited for it. Absent without one. */
+  disk?: SandboxDiskInfo;
 }
 
 export function parseSandboxInfo(value: unknown): SandboxInfo {
@@ -101,6 +125,7 @@ export function parseSandboxInfo(value: unknown): SandboxInfo {
     expiresAt: readOptionalString(record, 'expires_at'),
     maxLifetime: readOptionalNumber(record, 'max_lifetime'),
     autoHibernate: readFlag(record, 'auto_hibernate'),
+    disk: parseSandboxDisk(record['disk']),
     labels: readStringMap(record, 'labels'),
     parentId: readOptionalString(record, 'parent_id'),
     auditKeyId: readOptionalString(record, 'audit_key_id'),
@@ -115,11 +140,31 @@ export function parseSandboxInfos(value: unknown): SandboxInfo[] {
 
 export function parseDestroyResult(value: unknown): DestroyResult {
   const result = readObject(value, 'the destroy result');
+  const disk = parseSandboxDisk(result['disk']);
   return {
     status: readString(result, 'status'),
     cpuMs: readNumber(result, 'cpu_ms'),
     memPeakBytes: readNumber(result, 'mem_peak_bytes'),
     uptimeMs: readNumber(result, 'uptime_ms'),
     costCents: readNumber(result, 'cost_cents'),
+    ...(disk === null ? {} : { disk }),
   };
+}
+
+function parseSandboxDisk(value: unknown): SandboxDiskInfo | null {
+  if (value === undefined || value === null) return null;
+  const disk = readObject(value, 'the disk of the sandbox');
+  return {
+    name: readString(disk, 'name'),
+    status: readString(disk, 'status'),
+    dirtyBytes: readOptionalNumber(disk, 'dirty_bytes'),
+    waitsFor: readOptionalString(disk, 'waits_for'),
+    recovered: parseRecovered(disk['recovered']),
+  };
+}
+
+function parseRecovered(value: unknown): SandboxDiskInfo['recovered'] {
+  if (value === undefined || value === null) return null;
+  const recovered = readObject(value, 'the recovered version');
+  return { version: readNumber(recovered, 'version'), drainedAt: readString(recovered, 'drained_at') };
 }

@@ -3,9 +3,10 @@ import type { AuditEntry, AuditHead } from '../audit/audit-entry.ts';
 import { resolveClientOptions, type CallOptions, type ClientOptions } from '../transport/client-options.ts';
 import { CoppiceError } from '../transport/errors.ts';
 import type { CreateCallOptions } from '../transport/post-once.ts';
-import { fetchTree, ForkError, forkSandbox, type SandboxTree } from './forks.ts';
+import { fetchTree, ForkError, forkSandbox, type ForkOptions, type SandboxTree } from './forks.ts';
 import {
   changeState,
+  type ResumeOptions,
   createSandbox,
   destroySandbox,
   fetchSandbox,
@@ -130,9 +131,9 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
    * const children = await sandbox.fork(8);
    * await Promise.all(children.map((child, seed) => child.exec(`./explore --seed ${seed}`)));
    */
-  async fork(count?: 1, call?: CreateCallOptions): Promise<[Sandbox]>;
-  async fork(count: number, call?: CreateCallOptions): Promise<Sandbox[]>;
-  async fork(count = 1, call: CreateCallOptions = {}): Promise<Sandbox[]> {
+  async fork(count?: 1, call?: ForkOptions): Promise<[Sandbox]>;
+  async fork(count: number, call?: ForkOptions): Promise<Sandbox[]>;
+  async fork(count = 1, call: ForkOptions = {}): Promise<Sandbox[]> {
     const { records, errors } = await forkSandbox(this.#transport, this.#path, count, call);
     const children = records.map((record) => new Sandbox(this.#transport, record));
     if (errors.length > 0) throw new ForkError(children, errors);
@@ -181,12 +182,13 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   /**
    * Resumes a hibernated sandbox with its memory, its processes and their listening ports. A sandbox with
    * `autoHibernate` is also resumed by the next call that uses it. Rejects with code `invalid_state` when the sandbox
-   * is not hibernated.
+   * is not hibernated, with `disk_in_use` when another sandbox has its disk, and with `disk_changed` when another one
+   * has written to it.
    *
    * @example
    * await sandbox.resume();
    */
-  async resume(options: CallOptions = {}): Promise<SandboxInfo> {
+  async resume(options: ResumeOptions = {}): Promise<SandboxInfo> {
     return this.#change('resume', options);
   }
 
@@ -270,7 +272,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
     }
   }
 
-  async #change(change: 'hibernate' | 'resume', call: CallOptions): Promise<SandboxInfo> {
+  async #change(change: 'hibernate' | 'resume', call: ResumeOptions): Promise<SandboxInfo> {
     this.#record = await changeState(this.#transport, this.#path, change, call);
     return this.#record;
   }

@@ -35,6 +35,7 @@ const SHOWN: SnapshotInfo = {
   sizeBytes: 5e8,
   boundTo: { kernel: '6.12.1', qemu_version: '10.0' },
   createdAt: '2026-11-21T06:32:00.000Z',
+  disk: null,
 };
 
 test('a snapshot is taken with or without a name and a key', async () => {

@@ -38,6 +38,8 @@ export interface SnapshotInfo {
   boundTo: Record<string, string>;
   /** Time of the snapshot, ISO 8601 UTC. */
   createdAt: string;
+  /** The persistent disk of the sandbox, and the version that the snapshot keeps. Null if there was none. */
+  disk: { name: string; version: number; sizeGb: number } | null;
 }
 
 /** Options of `sandbox.snapshot()`. */
@@ -62,6 +64,11 @@ export interface RestoreOptions extends EgressOptions {
   maxLifetime?: number | null | undefined;
   /** If true, the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. */
   autoHibernate?: boolean | undefined;
+  /**
+   * If the snapshot's sandbox had a disk: name of the new disk, which is forked from the disk of that moment. Default:
+   * the name of that disk with a number.
+   */
+  disk?: string | undefined;
 }
 
 /** Filters for a list of snapshots. */
@@ -82,6 +89,7 @@ const RESTORE_FIELDS = {
   labels: 'labels',
   maxLifetime: 'max_lifetime',
   autoHibernate: 'auto_hibernate',
+  disk: 'disk',
   ...EGRESS_FIELDS,
 } as const satisfies Record<keyof RestoreOptions, string>;
 
@@ -166,5 +174,15 @@ function parseSnapshotInfo(value: unknown): SnapshotInfo {
     sizeBytes: readNumber(record, 'size_bytes'),
     boundTo: readStringMap(record, 'bound_to'),
     createdAt: readString(record, 'created_at'),
+    disk: record['disk'] === undefined || record['disk'] === null ? null : parseDisk(record['disk']),
+  };
+}
+
+function parseDisk(value: unknown): NonNullable<SnapshotInfo['disk']> {
+  const disk = readObject(value, 'the disk of the snapshot');
+  return {
+    name: readString(disk, 'name'),
+    version: readNumber(disk, 'version'),
+    sizeGb: readNumber(disk, 'size_gb'),
   };
 }

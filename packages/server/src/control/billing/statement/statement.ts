@@ -26,13 +26,7 @@ export function buildStatement(month: Month, page: MonthPage, now: HostMoment): 
     as_of: new Date(now.wallMs).toISOString(),
     complete: now.wallMs >= month.to && isSettled,
     ...buildSums(teams, disks),
-    teams: teams.map((team) => ({
-      team_id: team.teamId,
-      ...buildSums(
-        [team],
-        disks.filter(({ teamId }) => teamId === team.teamId),
-      ),
-    })),
+    teams: teams.map((team) => buildTeam(team, disks)),
     disks: disks.map(buildDiskLine),
     lines: lines.map(buildLine),
   };
@@ -54,8 +48,14 @@ export function formatCsvDisk({ name, teamId, byteMs }: DiskSum): string {
 function addTeamsOfDisks({ teams, disks }: Pick<MonthPage, 'teams' | 'disks'>): TeamSum[] {
   const known = new Set(teams.map(({ teamId }) => teamId));
   const others = new Set(disks.map(({ teamId }) => teamId).filter((teamId) => !known.has(teamId)));
-  const added = [...others].map((teamId) => ({ teamId, sandboxes: 0, ...NOTHING_USED }));
+  const added = [...others].map((teamId) => ({ teamId, sandboxes: 0, vcpuMs: 0n, memMiBMs: 0n }));
   return [...teams, ...added].toSorted((a, b) => (a.teamId < b.teamId ? -1 : 1));
+}
+
+function buildTeam(team: TeamSum, disks: readonly DiskSum[]): Statement['teams'][number] {
+  const { teamId } = team;
+  const own = disks.filter((disk) => disk.teamId === teamId);
+  return { team_id: teamId, ...buildSums([team], own) };
 }
 
 type Sums = Omit<Statement['teams'][number], 'team_id'>;

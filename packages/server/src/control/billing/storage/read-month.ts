@@ -33,5 +33,7 @@ export async function readMonthOfDisks(
       WHERE ${isWithinSql(reach, 'disks')} AND status = 'ready' AND stored_bytes > 0
         AND greatest(stored_at, ${from}::bigint) < ${until}::bigint) part
     GROUP BY disk_id, name, team_id ORDER BY name COLLATE "C", disk_id`.execute(db);
-  return rows.map(({ byteMs, ...row }) => ({ ...row, byteMs: BigInt(byteMs) }));
+  return rows.map(({ diskId, name: disk, teamId, byteMs }) => {
+    return { diskId, name: disk, teamId, byteMs: BigInt(byteMs) };
+  });
 }

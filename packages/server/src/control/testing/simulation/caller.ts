@@ -71,9 +71,9 @@ export class Caller {
     if (reply?.status === 200) this.#ledger.noteHibernated(id);
   }
 
-  async resume(id: string): Promise<void> {
+  async resume(id: string, query = ''): Promise<void> {
     this.#ledger.noteUncertain(id);
-    const reply = await this.#post(`/v1/runs/${id}/resume`);
+    const reply = await this.#post(`/v1/runs/${id}/resume${query}`);
     if (reply?.status === 200) this.#ledger.noteRunning(id);
   }
 

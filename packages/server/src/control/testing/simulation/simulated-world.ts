@@ -11,12 +11,14 @@ import type { SandboxRecord, SnapshotRecord } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { ControlLimits } from '../../control-config.ts';
+import type { DiskStep } from '../../disks/steps.ts';
 import type { RecordStep } from '../../sandbox/record/steps.ts';
 import { prepareHarness, waitFor, type ControlHarness } from '../control-harness.ts';
 import { prepareControl, type StandbyControl } from '../spawn-control.ts';
 import { assertByTable, beginStateLog } from '../state-log.ts';
 import { readAuditSecret } from '../verify-log.ts';
 import { compareStories, findDifferences } from './agreement.ts';
+import { compareDisks } from './disk-agreement.ts';
 import { readBills, type Bills } from './bills.ts';
 import type { Bounds } from './ran-for.ts';
 import { parseReply, type CallOptions, type Reply, type RestingService } from './resting-service.ts';
@@ -106,7 +108,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
    * Kills control when it reaches `step` in the work that `act` begins, or, if it does not, soon after `act` has ended.
    * Returns whether control reached the step.
    */
-  async killControlAt(step: RecordStep, act: () => Promise<unknown>): Promise<boolean> {
+  async killControlAt(step: RecordStep | DiskStep, act: () => Promise<unknown>): Promise<boolean> {
     const arrived = join(this.#faults, `at-${step}`);
     await rm(arrived, { force: true });
     await writeFile(join(this.#faults, `hold-${step}`), '');
@@ -248,14 +250,17 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     const records = await this.#list<SandboxRecord>(ALIVE);
     const snapshots = await this.#list<SnapshotRecord>('/v1/snapshots?limit=500');
     if (records === undefined || snapshots === undefined) return ['the lists are not answered'];
-    return findDifferences(
-      compareStories({
+    await using db = this.harness.openDatabase();
+    const disks = await compareDisks(db, this.harness.runner.disks);
+    return findDifferences([
+      ...disks,
+      ...compareStories({
         records: records.map(({ id, status }) => `${id} ${status}`),
         snapshots: snapshots.map(({ id }) => id),
         vms: [...vms.values()].map(({ id, state }) => `${id} ${state}`),
         captures: [...captures.saved.values()].map(({ id, kind, vm_id: vmId }) => ({ id, kind, vmId })),
       }),
-    );
+    ]);
   }
 
   async #list<T>(path: string): Promise<T[] | undefined> {

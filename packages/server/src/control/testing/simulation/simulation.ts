@@ -3,12 +3,15 @@
  * few of them the service rests, and nothing that was answered may be missing (invariants.ts). The same seed makes the
  * same choices; requests that are open when a process is killed may end differently.
  */
+import { DISK_STEPS, type DiskStep } from '../../disks/steps.ts';
 import { RECORD_STEPS, type RecordStep } from '../../sandbox/record/steps.ts';
 import { SeededChoice } from '../seeded-choice.ts';
 import { assertBearable, Caller, type Request } from './caller.ts';
 import { assertInvariants, assertKept } from './invariants.ts';
 import { Ledger } from './ledger.ts';
-import type { Reply } from './resting-service.ts';
+import { DiskActs } from './disk-acts.ts';
+import { parseReply, type Reply } from './resting-service.ts';
+import type { SandboxRecord } from '@coppice/contract';
 import { SimulatedWorld } from './simulated-world.ts';
 
 const HOUR_MS = 3_600_000;
@@ -17,7 +20,7 @@ const MAX_SANDBOXES = 8;
 const MAX_AT_ONCE = 3;
 const SHOWN_STEPS = 40;
 const SHOWN_LOG_LINES = 20;
-const STEP_NAMES = Object.keys(RECORD_STEPS) as RecordStep[];
+const STEP_NAMES = Object.keys({ ...RECORD_STEPS, ...DISK_STEPS }) as (RecordStep | DiskStep)[];
 
 type Act = () => Promise<unknown>;
 
@@ -33,6 +36,7 @@ export class Simulation {
   readonly #choice: SeededChoice;
   readonly #ledger = new Ledger();
   readonly #caller: Caller;
+  readonly #disks: DiskActs;
   /** The steps so far, for people. */
   readonly #trace: string[] = [];
   readonly #summary: Summary;
@@ -40,7 +44,9 @@ export class Simulation {
   constructor(world: SimulatedWorld, seed: number) {
     this.#world = world;
     this.#choice = new SeededChoice(seed);
-    this.#caller = new Caller((request) => this.#ask(request), this.#ledger);
+    const ask = (request: Request) => this.#ask(request);
+    this.#caller = new Caller(ask, this.#ledger);
+    this.#disks = new DiskActs(ask, this.#choice);
     this.#summary = { seed, steps: 0, rests: 0, simulatedHours: 0 };
   }
 
@@ -99,6 +105,7 @@ export class Simulation {
     if (!this.#world.isServing) await this.#world.startControl();
     await this.#world.settle();
     await assertInvariants(this.#world, this.#ledger);
+    await this.#disks.assertKept(this.#world);
     this.#note('at rest');
     this.#summary.rests += 1;
   }
@@ -118,6 +125,7 @@ export class Simulation {
   }
 
   #chooseAct(taken = new Set<string>()): Act {
+    if (this.#choice.below(4) === 0) return this.#disks.choose();
     const alive = this.#ledger.alive.filter((id) => !taken.has(id));
     if (alive.length === 0 || (alive.length < MAX_SANDBOXES && this.#choice.below(4) === 0))
       return this.#createAct();
@@ -134,6 +142,7 @@ export class Simulation {
       () => caller.snapshot(id),
       () => caller.hibernate(id),
       () => caller.resume(id),
+      () => caller.resume(id, '?disk=fresh'),
       () => caller.fork(id, alive.length < MAX_SANDBOXES ? count : 1),
       async () => (alive.length < MAX_SANDBOXES ? caller.restore(snapshotId) : undefined),
       () => caller.rollBack(id, snapshotId),
@@ -148,6 +157,7 @@ export class Simulation {
       image: 'node:22-slim',
       timeout: this.#choice.of([0, 60, 600]),
       auto_hibernate: this.#choice.below(3) === 0,
+      ...this.#disks.chooseForCreate(),
       ...(this.#choice.below(3) === 0 ? { max_lifetime: 600 + this.#choice.below(7200) } : {}),
     };
     const key = `create-${this.#summary.steps}-${this.#choice.below(1_000_000)}`;
@@ -178,7 +188,7 @@ export class Simulation {
     await this.#world.startControl();
   }
 
-  async #killIn(step: RecordStep): Promise<void> {
+  async #killIn(step: RecordStep | DiskStep): Promise<void> {
     const acts = this.#chooseActs(MAX_AT_ONCE);
     const isThere = await this.#world.killControlAt(step, () => Promise.all(acts.map((act) => act())));
     if (isThere) this.#note('control reached the step');
@@ -194,13 +204,17 @@ export class Simulation {
   /** The runner does the work, but its answer is lost. */
   async #withLostAnswers(): Promise<void> {
     const { runner } = this.#world.harness;
-    runner.captures.beforeAnswer = async () => {
+    const lose = async (): Promise<void> => {
       runner.captures.reset();
+      runner.disks.reset();
       await runner.stop();
       await runner.start();
     };
+    runner.captures.beforeAnswer = lose;
+    runner.disks.beforeAnswer = (what) => (what === 'GET' ? undefined : lose());
     await this.#actTogether();
     runner.captures.reset();
+    runner.disks.reset();
   }
 
   async #reboot(): Promise<void> {
@@ -221,8 +235,16 @@ export class Simulation {
       ...(key === undefined ? {} : { headers: { 'idempotency-key': key } }),
     });
     this.#note(`${method} ${path} ${JSON.stringify(body ?? {})}: ${reply?.status ?? 'no answer'}`);
-    if (reply !== undefined) assertBearable(request, reply);
+    if (reply !== undefined) {
+      assertBearable(request, reply);
+      if (reply.status === 201) this.#noteDisks(reply);
+    }
     return reply;
+  }
+
+  #noteDisks(reply: Reply): void {
+    const answered = parseReply(reply) as Partial<SandboxRecord> | Partial<SandboxRecord>[];
+    for (const one of [answered].flat()) if (typeof one.disk === 'object') this.#disks.noteSandbox(one);
   }
 
   #note(what: string): void {
