@@ -8,6 +8,7 @@ import (
 	"iter"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -181,7 +182,7 @@ func interleave(t *testing.T, act func(s *scene, disks *chain.Disks) error, firs
 	begin := newScene(t)
 	for i := 0; ; i++ {
 		isReached := false
-		for j := i; ; j++ {
+		for j := i; ; j += pairStep() {
 			s := begin.clone()
 			at := &gate{Store: s.store, world: s.world, stops: map[int]func(){}}
 			at.stops[i] = func() {
@@ -222,6 +223,14 @@ func interleave(t *testing.T, act func(s *scene, disks *chain.Disks) error, firs
 			return
 		}
 	}
+}
+
+// pairStep is 1 in the long form of the tests. The usual form has each first moment, and some second ones.
+func pairStep() int {
+	if os.Getenv("COPPICE_TEST_SIZE") == "long" {
+		return 1
+	}
+	return 4
 }
 
 // meanwhiles are pairs of what others do, by name.
@@ -269,6 +278,15 @@ func TestNoMomentOfAProcessIsUnsafe(t *testing.T) {
 			return err
 		}, other},
 		"pass while a disk is drained": {collect, drain},
+		"pass after one that met an upload": {func(s *scene, disks *chain.Disks) error {
+			s.actor.beforeCommit = func() { s.collect(1) }
+			s.drain()
+			s.actor.beforeCommit = nil
+			return onePass(s, disks)
+		}, func(s *scene) {
+			s.drain()
+			s.collect(1)
+		}},
 		"pass while a snapshot is removed and reverted to": {collect, func(s *scene) {
 			_, _ = s.actor.disks.Revert(s.ctx, s.holder, 4)
 			s.removeSnapshot()
@@ -298,6 +316,10 @@ func forkOf(version int64) func(s *scene, disks *chain.Disks) error {
 func collect(s *scene, disks *chain.Disks) error {
 	s.removeSnapshot()
 	s.collect(1)
+	return onePass(s, disks)
+}
+
+func onePass(s *scene, disks *chain.Disks) error {
 	_, err := (&chain.Collector{Disks: disks, Source: blockmap.NewSource(disks.Store, nil), UploadTime: time.Hour}).Collect(s.ctx, "o")
 	return err
 }
