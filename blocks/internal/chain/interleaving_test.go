@@ -372,3 +372,59 @@ func TestALeafThatComesBackIsANewObject(t *testing.T) {
 		t.Errorf("%d objects after %d: a leaf and a root must be new", len(after), len(before))
 	}
 }
+
+// TestNoMomentOfAPassAndAForkIsUnsafe stops a pass, then a fork or a revert, and meanwhile removes what that copies.
+func TestNoMomentOfAPassAndAForkIsUnsafe(t *testing.T) {
+	for name, act := range map[string]func(s *scene, disks *chain.Disks) error{
+		"fork": forkOf(4),
+		"revert": func(s *scene, disks *chain.Disks) error {
+			_, err := disks.Revert(s.ctx, s.holder, 4)
+			return err
+		},
+	} {
+		for _, passes := range []int{1, 2} {
+			t.Run(fmt.Sprint(name, passes), func(t *testing.T) {
+				begin := newScene(t)
+				begin.collect(1)
+				for stopOfPass := 0; stopPair(t, begin, act, stopOfPass, passes); stopOfPass++ {
+				}
+			})
+		}
+	}
+}
+
+// stopPair returns false if the pass has no such operation.
+func stopPair(t *testing.T, begin *scene, act func(s *scene, disks *chain.Disks) error, stopOfPass, passes int) (isReached bool) {
+	for i := 0; ; i++ {
+		s := begin.clone()
+		reached, resume, ended := make(chan bool, 2), make(chan struct{}), make(chan struct{})
+		pass := &gate{Store: s.store, world: s.world, stops: map[int]func(){stopOfPass: func() { reached <- true; <-resume }}}
+		go func() {
+			defer close(ended)
+			_ = onePass(s, chain.New(pass)) // may find that another was faster
+			reached <- false
+		}()
+		isReached = <-reached
+		isActing := false
+		finish := func() {
+			s.removeSnapshot()
+			close(resume)
+			<-ended
+			s.collect(passes)
+		}
+		_ = act(s, chain.New(&gate{Store: s.store, world: s.world, stops: map[int]func(){i: func() {
+			isActing = true
+			finish()
+		}}}))
+		if !isActing {
+			finish()
+		}
+		s.verify()
+		if t.Failed() {
+			t.Fatalf("the pass stopped at %d, the other at %d", stopOfPass, i)
+		}
+		if !isActing || i > 100 || !isReached {
+			return isReached
+		}
+	}
+}

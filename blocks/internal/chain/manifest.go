@@ -43,7 +43,9 @@ const (
 	kindSnapshot = "snapshot"
 	kindImport   = "import"
 	kindRevert   = "revert"
-	kindFork     = "fork"
+	// kindCompact has the content of its predecessor, in other segments.
+	kindCompact = "compact"
+	kindFork    = "fork"
 	// kindFence is written by the collector: the upload that announced this number can no longer end.
 	kindFence = "fence"
 	// kindClosing stops new forks while a delete looks for those that exist; kindReopen ends it without a delete.
