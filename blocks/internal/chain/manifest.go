@@ -224,7 +224,7 @@ func (d *Disks) appendTo(ctx context.Context, org, disk string, head int64, m Ma
 		if err != nil {
 			return Version{}, err
 		}
-		// Nobody was told of this manifest. If it is a snapshot, it must not be kept.
+		// The caller gets an error, so if this is a snapshot, it must not be kept.
 		err := d.Store.Put(ctx, removedKey(org, disk, number), []byte("overtaken"))
 		return Version{}, errors.Join(fmt.Errorf("%w: %s/%s is beyond version %d", ErrConflict, org, disk, number), err)
 	}
