@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"coppice/blocks/internal/segment"
 )
@@ -87,6 +88,31 @@ func (b *Builder) Apply(ctx context.Context, change Change) error {
 			return err
 		}
 		offset += step
+	}
+	return nil
+}
+
+// Move stores the blocks anew of which some frames are in one of the segments. Nothing else may be applied.
+func (b *Builder) Move(ctx context.Context, segments map[segment.Hash]bool) error {
+	for number, err := range b.base.DataBlocks(ctx) {
+		if err != nil {
+			return err
+		}
+		pieces, err := b.base.pieces(ctx, number)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(pieces, func(piece Piece) bool { return segments[piece.Segment] }) {
+			continue
+		}
+		if err := b.finishBlock(ctx); err != nil {
+			return err
+		}
+		b.block = number
+		if err := b.merge(ctx, pieces); err != nil {
+			return err
+		}
+		b.stats.ChangedBytes += int64(bits.OnesCount16(b.data)) * segment.PageBytes
 	}
 	return nil
 }

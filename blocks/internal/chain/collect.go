@@ -17,8 +17,8 @@ import (
 // which some are delayed, may run. A pass
 //
 //  1. lists the objects, then the announcements, then the manifests;
-//  2. takes as live whatever announcements and manifests refer to. A manifest is left out only if the pass before found
-//     it dead too: a fork may just be copying its root;
+//  2. takes as live whatever manifests refer to. A manifest is left out only if the pass before found it dead too: a fork,
+//     announced after this pass listed the announcements, may just be copying its root;
 //  3. deletes objects that the pass before also found unused, if all announcements that existed then have ended;
 //  4. creates its mark: the dead manifests, the announcements and the unused objects that it saw.
 //
@@ -131,11 +131,6 @@ func (p *pass) readAnnouncements(ctx context.Context) error {
 			return err
 		}
 		p.now.Announced = append(p.now.Announced, info.Key)
-		for _, root := range a.Holds {
-			if err := p.addRoot(ctx, root); err != nil {
-				return err
-			}
-		}
 		if err := p.endUpload(ctx, info.Key, a); err != nil {
 			return err
 		}

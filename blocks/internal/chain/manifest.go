@@ -44,7 +44,9 @@ const (
 	kindSnapshot = "snapshot"
 	kindImport   = "import"
 	kindRevert   = "revert"
-	kindFork     = "fork"
+	// kindCompact has the content of its predecessor, in other segments.
+	kindCompact = "compact"
+	kindFork    = "fork"
 	// kindFence is written by the collector: the upload that announced this number can no longer end.
 	kindFence = "fence"
 	// kindClosing stops new forks while a delete looks for those that exist; kindReopen ends it without a delete.
@@ -223,7 +225,7 @@ func (d *Disks) appendTo(ctx context.Context, org, disk string, head int64, m Ma
 		if err != nil {
 			return Version{}, err
 		}
-		// Nobody was told of this manifest. If it is a snapshot, it must not be kept.
+		// The caller gets an error, so if this is a snapshot, it must not be kept.
 		err := d.Store.Put(ctx, removedKey(org, disk, number), []byte("overtaken"))
 		return Version{}, errors.Join(fmt.Errorf("%w: %s/%s is beyond version %d", ErrConflict, org, disk, number), err)
 	}

@@ -17,16 +17,13 @@ func (d *Disks) Revert(ctx context.Context, at Holding, number int64) (Version, 
 }
 
 func (d *Disks) revertOnce(ctx context.Context, at Holding, number int64) (Version, error) {
+	upload, err := d.BeginUpload(ctx, at)
+	if err != nil {
+		return Version{}, err
+	}
+	// After the announcement: so the data of a version that is kept now is safe.
 	target, err := d.Find(ctx, at.Org, at.Disk, number)
 	if err != nil {
-		return Version{}, err
-	}
-	upload, err := d.beginUpload(ctx, at, target.Root)
-	if err != nil {
-		return Version{}, err
-	}
-	// Only now is the data safe: the version may have been dropped before the announcement.
-	if target, err = d.Find(ctx, at.Org, at.Disk, number); err != nil {
 		return Version{}, errors.Join(err, upload.Abort(ctx))
 	}
 	m := upload.Base.next(kindRevert)

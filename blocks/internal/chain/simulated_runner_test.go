@@ -21,6 +21,8 @@ type actor struct {
 	held   map[string]chain.Holding
 
 	operation int
+	// beforeCommit is called when all objects of a drain are stored.
+	beforeCommit func()
 }
 
 func (a *actor) run(ctx context.Context, operations int) {
@@ -125,6 +127,9 @@ func (a *actor) drain(ctx context.Context, holding chain.Holding) error {
 	a.mutex.Lock()
 	a.content[root.String()], a.base[root.String()] = content, base.String()
 	a.mutex.Unlock()
+	if a.beforeCommit != nil {
+		a.beforeCommit()
+	}
 	made, err := upload.Commit(ctx, root, "", 0)
 	a.mutex.Lock()
 	defer a.mutex.Unlock()

@@ -12,10 +12,9 @@ import (
 // announcement says that an upload runs which can only end by creating one manifest. While it exists, the collector
 // deletes nothing that was listed with it.
 type announcement struct {
-	Disk   string   `json:"disk"`
-	Number int64    `json:"version"`
-	Holds  []string `json:"holds,omitempty"`
-	TimeMS int64    `json:"time_ms"`
+	Disk   string `json:"disk"`
+	Number int64  `json:"version"`
+	TimeMS int64  `json:"time_ms"`
 }
 
 // Upload is an announced change of a disk.
@@ -32,21 +31,12 @@ func uploadKey(org string, id segment.Hash) string { return "uploads/" + org + "
 
 // BeginUpload announces the version after the head. The caller ends it with Commit or Abort.
 func (d *Disks) BeginUpload(ctx context.Context, at Holding) (*Upload, error) {
-	return d.beginUpload(ctx, at)
-}
-
-// beginUpload also keeps roots that are not the head's.
-func (d *Disks) beginUpload(ctx context.Context, at Holding, roots ...string) (*Upload, error) {
 	head, err := d.Held(ctx, at)
 	if err != nil {
 		return nil, err
 	}
 	id := segment.NewID()
-	root, err := head.RootHash()
-	if err != nil {
-		return nil, err
-	}
-	err = d.announce(ctx, at.Org, id, announcement{Disk: at.Disk, Number: head.Number + 1, Holds: append(roots, root.String())})
+	err = d.announce(ctx, at.Org, id, announcement{Disk: at.Disk, Number: head.Number + 1})
 	return &Upload{ID: id, Base: head, disks: d, at: at, kind: kindDrain}, err
 }
 
@@ -124,33 +114,40 @@ func (d *Disks) IsDrained(ctx context.Context, at Holding, head Version, source 
 	return last, isDrained, err
 }
 
-// Fork makes a new disk that begins with a version of another one.
+// Fork makes a new disk that begins with a version of another one. A repeated call returns the disk.
 func (d *Disks) Fork(ctx context.Context, org, disk string, number int64, to string) (Version, error) {
+	// Whether the data is kept counts only after the announcement; before it, this prevents needless ones.
+	if _, err := d.Find(ctx, org, disk, number); err != nil {
+		return Version{}, err
+	}
+	id := segment.NewID()
+	if err := d.announce(ctx, org, id, announcement{Disk: to, Number: 1}); err != nil {
+		return Version{}, err
+	}
+	version, err := d.forkAnnounced(ctx, org, disk, number, to)
+	isUnknown := err != nil && !errors.Is(err, ErrNoData) && !errors.Is(err, ErrNoDisk) && !errors.Is(err, ErrExists)
+	if isUnknown {
+		// The manifest may exist, or may be about to. The collector ends the announcement.
+		return Version{}, err
+	}
+	return version, errors.Join(err, d.Store.Delete(ctx, uploadKey(org, id)))
+}
+
+func (d *Disks) forkAnnounced(ctx context.Context, org, disk string, number int64, to string) (Version, error) {
 	source, err := d.Find(ctx, org, disk, number)
 	if err != nil {
 		return Version{}, err
 	}
-	id := segment.NewID()
-	if err := d.announce(ctx, org, id, announcement{Disk: to, Number: 1, Holds: []string{source.Root}}); err != nil {
-		return Version{}, err
-	}
 	if err := d.Store.Put(ctx, familyKey(org, source.Family, to), nil); err != nil {
-		return Version{}, err
-	}
-	// Only now is the data safe: the version may have been dropped before the announcement.
-	if source, err = d.Find(ctx, org, disk, number); err != nil {
 		return Version{}, err
 	}
 	m := Manifest{Kind: kindFork, Root: source.Root, SizeBytes: source.SizeBytes, Family: source.Family,
 		Parent: &Parent{Disk: disk, Version: number}, KeepFrom: 1, DrainedMS: source.DrainedMS}
 	version, err := d.appendTo(ctx, org, to, 0, m)
 	if errors.Is(err, ErrConflict) {
-		version, err = d.findFork(ctx, org, to, *m.Parent)
+		return d.findFork(ctx, org, to, *m.Parent)
 	}
-	if err != nil {
-		return Version{}, err
-	}
-	return version, d.Store.Delete(ctx, uploadKey(org, id))
+	return version, err
 }
 
 // findFork returns the head of a disk that an earlier attempt made.

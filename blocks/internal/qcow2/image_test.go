@@ -239,6 +239,46 @@ func scan(image *qcow2.Image) error {
 	return nil
 }
 
+// TestDamagedTablesAreReadWithinBoundsOrRefused changes bytes of the header and of both tables at random.
+func TestDamagedTablesAreReadWithinBoundsOrRefused(t *testing.T) {
+	path := create(t, "cluster_size=16k,extended_l2=on", "8M")
+	run(t, "qemu-io", "-f", "qcow2", "-c", "write -P 1 0 200k", "-c", "write -z 1M 64k", "-c", "write -P 2 3M 20k", path)
+	valid, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l1 := int(binary.BigEndian.Uint64(valid[40:]))
+	l2 := int(binary.BigEndian.Uint64(valid[l1:]) & 0x00fffffffffffe00)
+	random, refused := rand.New(rand.NewPCG(9, 9)), 0
+	const rounds = 20_000
+	for range rounds {
+		changed := make(map[int]byte)
+		for range 1 + random.IntN(3) {
+			at := []int{random.IntN(112), l1 + random.IntN(16), l2 + random.IntN(16<<10), l2 + random.IntN(256)}[random.IntN(4)]
+			if _, exists := changed[at]; !exists {
+				changed[at] = valid[at]
+			}
+			valid[at] ^= 1 << random.IntN(8)
+		}
+		image, err := qcow2.Open(bytes.NewReader(valid), int64(len(valid)))
+		if err == nil && image.Size() <= 1<<30 {
+			err = scan(image)
+		}
+		if err != nil && !errors.Is(err, qcow2.ErrRefused) {
+			t.Fatalf("neither valid nor refused: %v, %v", err, changed)
+		}
+		if err != nil {
+			refused++
+		}
+		for at, before := range changed {
+			valid[at] = before
+		}
+	}
+	if refused < rounds/10 || refused == rounds {
+		t.Errorf("%d of %d are refused", refused, rounds)
+	}
+}
+
 func FuzzReader(f *testing.F) {
 	for _, options := range []string{"cluster_size=16k,extended_l2=on", "cluster_size=512", "cluster_size=4k"} {
 		path := create(f, options, "1M")

@@ -80,10 +80,11 @@ type Place struct {
 	Offset, Length uint32
 }
 
+// Prefix is that of the keys of an organization's segments.
+func Prefix(org string) string { return "blocks/" + org + "/segments/" }
+
 // Key is the object of a segment.
-func Key(org string, id Hash) string {
-	return "blocks/" + org + "/segments/" + id.String()
-}
+func Key(org string, id Hash) string { return Prefix(org) + id.String() }
 
 var (
 	encoder = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false),

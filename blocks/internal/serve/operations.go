@@ -53,6 +53,13 @@ func (s *Server) actOnData(ctx context.Context, r Request, holding chain.Holding
 		return s.drain(ctx, r, holding)
 	case "import":
 		return s.importImage(ctx, r)
+	case "compact":
+		start := time.Now()
+		result, err := drain.Compact(ctx, s.Disks, s.Source, holding)
+		if err != nil {
+			return nil, err
+		}
+		return describe(result, start), nil
 	case "dirty":
 		return s.dirty(r)
 	case "stat":

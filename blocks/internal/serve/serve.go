@@ -211,6 +211,7 @@ var (
 		"delete":          {fields: ofDisk, isChange: true},
 		"fork":            {fields: []string{"org", "disk", "to"}, isChange: true},
 		"import":          {fields: []string{"org", "disk", "overlay"}, isChange: true, isHeavy: true},
+		"compact":         {fields: ofDisk, isChange: true, isHeavy: true},
 		"drain":           {fields: []string{"org", "disk", "runner", "overlay"}, isChange: true, isHeavy: true},
 	}
 	ofDisk   = []string{"org", "disk"}

@@ -1,0 +1,98 @@
+package drain_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"coppice/blocks/internal/blockmap"
+	"coppice/blocks/internal/chain"
+	"coppice/blocks/internal/drain"
+	"coppice/blocks/internal/objects"
+	"coppice/blocks/testing/memory"
+)
+
+// TestCompactionFreesSegmentsThatAreMostlyUnused overwrites most of a disk, and keeps a snapshot of what remains.
+func TestCompactionFreesSegmentsThatAreMostlyUnused(t *testing.T) {
+	const size = 40 * mib
+	ctx, store, random := context.Background(), memory.New(), rand.New(rand.NewPCG(3, 3))
+	disks := chain.New(store)
+	source := blockmap.NewSource(store, nil)
+	at := hold(t, disks, size)
+	model := text(random, size)
+	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, model)})
+	if result, err := drain.Compact(ctx, disks, source, at); err != nil || !result.IsRepeated {
+		t.Errorf("full segments: %+v, %v", result, err)
+	}
+	var changes []blockmap.Change
+	for offset := 0; offset+mib <= size; offset += mib {
+		part := text(random, mib-128<<10)
+		copy(model[offset:], part)
+		changes = append(changes, change(int64(offset), part))
+	}
+	drainChanges(t, disks, source, at, size, changes)
+	collect := func() int64 {
+		collector := &chain.Collector{Disks: chain.New(store), Source: blockmap.NewSource(store, nil), UploadTime: time.Hour}
+		for range 4 {
+			if _, err := collector.Collect(ctx, "o"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		total := int64(0)
+		for info := range store.List(ctx, "blocks/o/segments/", "") {
+			total += info.Size
+		}
+		return total
+	}
+	before := collect()
+	result, err := drain.Compact(ctx, disks, source, at)
+	if err != nil || result.IsRepeated || result.Version.Kind != "compact" {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if result.Stats.ChangedBytes > 6*mib {
+		t.Errorf("%d bytes were moved", result.Stats.ChangedBytes)
+	}
+	// The holder reads the newest version now.
+	drainChanges(t, disks, source, at, size, nil)
+	after := collect()
+	if before < 70*mib || after > 42*mib {
+		t.Errorf("%d bytes of segments, before %d", after, before)
+	}
+	expect(t, disks, model)
+	if again, err := drain.Compact(ctx, disks, source, at); err != nil || !again.IsRepeated {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+func TestCompactionOfAHolderThatLostTheDiskChangesNothing(t *testing.T) {
+	const size = 20 * mib
+	ctx, store, random := context.Background(), memory.New(), rand.New(rand.NewPCG(3, 3))
+	disks := chain.New(store)
+	source := blockmap.NewSource(store, nil)
+	at := hold(t, disks, size)
+	model := text(random, size)
+	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, model)})
+	part := text(random, 15*mib)
+	copy(model, part)
+	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, part)})
+	store.Before = func(operation, key string) error {
+		if operation == "put" && strings.HasPrefix(key, "blocks/") {
+			store.Before = nil
+			_, err := chain.New(store).Take(ctx, "o", "d", "other", 0)
+			return err
+		}
+		return nil
+	}
+	if result, err := drain.Compact(ctx, disks, source, at); err == nil {
+		t.Errorf("%+v", result)
+	}
+	expect(t, disks, model)
+	if keys := store.Keys("disks/o/d/"); len(keys) != 5 {
+		t.Errorf("manifests: %v", keys)
+	}
+	if _, err := store.Get(ctx, "disks/o/d/0000000006", objects.Range{}); err == nil {
+		t.Error("a version too many")
+	}
+}
