@@ -8,7 +8,7 @@ import { REPOSITORY } from './setup/paths.mjs';
 import { sayDone } from './setup/report.mjs';
 import { setUp } from './setup/setup.mjs';
 import { runLive } from './test/jobs/live-command.mjs';
-import { toolsEnvironment } from './test/jobs/tools-environment.mjs';
+import { toolsEnvironment, unitEnvironment } from './test/jobs/tools-environment.mjs';
 
 const TIMEOUT_MS = 2 * 60 * 60_000;
 
@@ -18,6 +18,6 @@ await runMain(async (args) => {
   const name = args.find((arg) => !arg.startsWith('-')) ?? 'all';
   const options = args.filter((arg) => arg !== name);
   const script = join(REPOSITORY, 'bench', `${name}.ts`);
-  const env = toolsEnvironment(tools);
+  const env = { ...toolsEnvironment(tools), ...unitEnvironment(tools) };
   return (await runLive(tools.node, [script, ...options], { timeoutMs: TIMEOUT_MS, env })).exitCode;
 });
