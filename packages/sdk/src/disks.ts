@@ -16,8 +16,8 @@ import {
   requireJsonNumber,
 } from './transport/wire.ts';
 
-/** `local`: a flush in the sandbox waits for the disk of the host. `object`: it waits for the object store. */
-export type DiskDurability = 'local' | 'object' | (string & Record<never, never>);
+/** `local`: a flush in the sandbox waits for the disk of the host. */
+export type DiskDurability = 'local' | (string & Record<never, never>);
 
 /** A persistent disk. Times are ISO 8601 UTC; a GB has 2^30 bytes. */
 export interface DiskInfo {
@@ -72,8 +72,6 @@ export interface CreateDiskOptions {
   name: string;
   /** Size in whole GB of 2^30 bytes. Space is used only as it is written. */
   sizeGb: number;
-  /** When a flush in the sandbox returns. Default `local`. */
-  durability?: DiskDurability | undefined;
 }
 
 /** Settings of a snapshot of a disk. */
@@ -116,7 +114,6 @@ export interface ExportDiskOptions extends ImportDiskOptions {
 const CREATE_FIELDS = {
   name: 'name',
   sizeGb: 'size_gb',
-  durability: 'durability',
 } as const satisfies Record<keyof CreateDiskOptions, string>;
 const SNAPSHOT_FIELDS = { name: 'name', sync: 'sync' } as const satisfies Record<
   keyof SnapshotDiskOptions,

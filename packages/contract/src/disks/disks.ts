@@ -29,11 +29,8 @@ export const DISK_STATUSES = ['available', 'attached', 'detaching'] as const;
 export type DiskStatus = (typeof DISK_STATUSES)[number];
 
 const Durability = z
-  .enum(['local', 'object'], { error: 'must be local or object' })
-  .describe(
-    'When a flush in the sandbox is answered: when the data is on the disk of the host (`local`), or when it is in the ' +
-      'object store (`object`). Takes effect when the disk is attached next.',
-  );
+  .enum(['local'], { error: 'must be local; to wait for the object store, use POST /v1/disks/{disk}/flush' })
+  .describe('When a flush in the sandbox is answered: when the data is on the disk of the host.');
 export type DiskDurabilityName = z.infer<typeof Durability>;
 
 /** Body of `POST /v1/disks`. */
@@ -52,7 +49,6 @@ export const PatchDiskRequest = z
     size_gb: SizeGb.optional().describe(
       'A disk can only grow. The file system of a running sandbox grows at once, without a restart.',
     ),
-    durability: Durability.optional(),
   })
   .meta({ id: 'PatchDiskRequest' });
 export type PatchDiskRequest = z.infer<typeof PatchDiskRequest>;

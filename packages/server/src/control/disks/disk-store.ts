@@ -199,10 +199,6 @@ export class DiskStore {
       .execute();
   }
 
-  async setDurability(id: string, durability: DiskRow['durability']): Promise<void> {
-    await this.#db.updateTable('disks').set({ durability }).where('id', '=', id).execute();
-  }
-
   /** Makes the next round measure what the disk stores. */
   async noteDataChanged(id: string): Promise<void> {
     await this.#db.updateTable('disks').set({ stored_version: null }).where('id', '=', id).execute();

@@ -41,7 +41,7 @@ function assertRefused({ status, body }: Answer, expected: readonly [number, str
 
 test('a new disk is available, has its size at the runner, and is listed', async () => {
   const name = newName();
-  const made = await call('POST', '/v1/disks', { name, size_gb: 3, durability: 'object' });
+  const made = await call('POST', '/v1/disks', { name, size_gb: 3, durability: 'local' });
   assert.equal(made.status, 201);
   assert.equal(made.headers.get('location'), `/v1/disks/${name}`);
   const { created_at, drained_at, team_id, ...rest } = made.body;
@@ -52,7 +52,7 @@ test('a new disk is available, has its size at the runner, and is listed', async
     stored_bytes: 0,
     attached_to: null,
     parent: null,
-    durability: 'object',
+    durability: 'local',
     drained_version: 1,
     dirty_bytes: 0,
     waits_for: null,
@@ -129,8 +129,8 @@ test('the disks of another organization are not found, whatever is done with the
 
 test('a disk grows, and never shrinks', async () => {
   const name = await create();
-  const grown = await call('PATCH', `/v1/disks/${name}`, { size_gb: 12, durability: 'object' });
-  assert.deepEqual([grown.status, grown.body.size_gb, grown.body.durability], [200, 12, 'object']);
+  const grown = await call('PATCH', `/v1/disks/${name}`, { size_gb: 12 });
+  assert.deepEqual([grown.status, grown.body.size_gb], [200, 12]);
   assert.equal(harness.runner.disks.all.get(await idOf(name))?.sizeBytes, 12 * DISK_GB_BYTES);
   const smaller = await call('PATCH', `/v1/disks/${name}`, { size_gb: 11 });
   assertRefused(smaller, [400, 'invalid_request', /^size_gb: the disk has 12 GB, and can only grow$/u]);

@@ -142,11 +142,10 @@ export class Disks {
     return row.status === 'ready' ? { status: 201, body: buildDiskRecord(row) } : 'begun';
   }
 
-  /** Changes the size or the durability. Resolves when the disk has the size. */
-  async patch(reach: Reach, name: string, { size_gb, durability }: PatchDiskRequest): Promise<DiskRecord> {
+  /** Changes the size. Resolves when the disk has it. */
+  async patch(reach: Reach, name: string, { size_gb }: PatchDiskRequest): Promise<DiskRecord> {
     const row = await this.#get(reach, name);
     if (size_gb !== undefined && size_gb !== row.size_gb) await this.#grow(row, size_gb);
-    if (durability !== undefined) await this.#store.setDurability(row.id, durability);
     return this.#show(row.id, name);
   }
 

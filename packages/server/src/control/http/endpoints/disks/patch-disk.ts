@@ -11,7 +11,7 @@ export function addPatchDisk(app: App, { disks }: Pick<HttpParts, 'disks'>): voi
     config: { access: 'full' },
     schema: {
       operationId: 'changeDisk',
-      summary: 'Grow a persistent disk, or change its durability',
+      summary: 'Grow a persistent disk',
       params: DiskParams,
       body: PatchDiskRequest,
       response: answers(200, DiskRecord, [400, 401, 404, 409, 429, 503]),
