@@ -73,7 +73,7 @@ export class DiskActs {
     for (const name of names) this.#seen.add(name);
   }
 
-  async #make(path: string, body: { name: string }): Promise<void> {
+  async #make(path: string, body: { name: string; [field: string]: unknown }): Promise<void> {
     this.#seen.add(body.name);
     const reply = await this.#ask({ method: 'POST', path, body });
     if (reply?.status === 201) this.#told.set(body.name, new Set());

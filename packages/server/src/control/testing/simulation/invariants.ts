@@ -57,7 +57,8 @@ async function askAgain(service: RestingService, ledger: Ledger): Promise<void> 
   for (const [key, { path, body, atMs }] of ledger.asked) {
     const options = { body, headers: { 'idempotency-key': key } };
     const first = await ask(service, 'POST', path, options);
-    assert.ok(first.status === 201 || first.status === 409, `${first.status} ${first.text}`);
+    // 404: its disk was deleted meanwhile.
+    assert.ok([201, 404, 409].includes(first.status), `${first.status} ${first.text}`);
     ledger.noteAnswered(key);
     if (first.status !== 201) continue;
     const { id } = parseReply(first) as SandboxRecord;
