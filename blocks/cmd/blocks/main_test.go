@@ -246,6 +246,7 @@ func refuse(t *testing.T, s *server) {
 		`"op":"fork","org":"o","disk":"d","version":5,"to":"i"`: "exists",
 		`"op":"load","org":"o","disk":"none","version":1`:       "no_disk",
 		`"op":"nothing"`: "invalid",
+		`"op":"create","org":"o","disk":"n","size_bytes":5`:                                     "invalid",
 		`"op":"import","org":"o","disk":"d","overlay":"image","format":"raw"`:                   "exists",
 		`"op":"import","org":"o","disk":"j","overlay":"image","format":"qcow2"`:                 "refused",
 		`"op":"load","org":"../o","disk":"d","version":1`:                                       "invalid",

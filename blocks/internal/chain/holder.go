@@ -31,7 +31,7 @@ func (d *Disks) Create(ctx context.Context, org, disk string, sizeBytes int64) (
 
 func (d *Disks) create(ctx context.Context, org, disk string, sizeBytes int64, source string) (Version, error) {
 	if sizeBytes <= 0 || sizeBytes%pageBytes != 0 || sizeBytes > maxSizeBytes {
-		return Version{}, fmt.Errorf("a disk of %d bytes: must be a multiple of %d, at most %d", sizeBytes, pageBytes, int64(maxSizeBytes))
+		return Version{}, fmt.Errorf("%w: %d bytes, must be a multiple of %d, at most %d", ErrSize, sizeBytes, pageBytes, int64(maxSizeBytes))
 	}
 	if err := d.Store.Put(ctx, familyKey(org, disk, disk), nil); err != nil {
 		return Version{}, err
@@ -135,7 +135,7 @@ func (d *Disks) Release(ctx context.Context, at Holding) (Version, error) {
 func (d *Disks) Grow(ctx context.Context, at Holding, sizeBytes int64) (Version, error) {
 	return d.change(ctx, at, func(head Version) (Manifest, error) {
 		if sizeBytes < head.SizeBytes || sizeBytes%pageBytes != 0 || sizeBytes > maxSizeBytes {
-			return Manifest{}, fmt.Errorf("a disk of %d bytes cannot have %d", head.SizeBytes, sizeBytes)
+			return Manifest{}, fmt.Errorf("%w: a disk of %d bytes cannot have %d", ErrSize, head.SizeBytes, sizeBytes)
 		}
 		m := head.next(kindGrow)
 		m.SizeBytes = sizeBytes

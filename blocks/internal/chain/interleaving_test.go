@@ -74,7 +74,7 @@ func pairStep() int {
 	if os.Getenv("COPPICE_TEST_SIZE") == "long" {
 		return 1
 	}
-	return 4
+	return 6
 }
 
 // meanwhiles are pairs of what others do, by name.

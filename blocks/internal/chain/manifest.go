@@ -32,6 +32,7 @@ var (
 	ErrNoDisk   = errors.New("there is no such disk")
 	ErrNoData   = errors.New("the version is no longer kept")
 	ErrHasForks = errors.New("disks forked from it exist")
+	ErrSize     = errors.New("a disk cannot have that size")
 )
 
 // Kinds of manifests.

@@ -2,17 +2,21 @@ package chain_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
 	"coppice/blocks/internal/chain"
 )
 
-// TestNoMomentOfAPassAndAForkIsUnsafe stops a pass, then a fork or a revert, and meanwhile removes what that copies. A pass
+// TestNoMomentOfAPassAndAForkIsUnsafe stops a pass, then a fork, revert or drain, and meanwhile removes what it copies. A pass
 // of another collector may crash then, when it has deleted everything and not yet written its mark.
 func TestNoMomentOfAPassAndAForkIsUnsafe(t *testing.T) {
 	for name, act := range map[string]func(s *scene, disks *chain.Disks) error{
 		"fork": forkOf(4),
+		"drain": func(s *scene, disks *chain.Disks) error {
+			return (&actor{world: s.world, random: rand.New(rand.NewPCG(2, 2)), disks: disks}).drain(s.ctx, s.holder)
+		},
 		"revert": func(s *scene, disks *chain.Disks) error {
 			_, err := disks.Revert(s.ctx, s.holder, 4)
 			return err
@@ -127,6 +131,32 @@ func TestAFindThatMeetsTheEndOfAVersionFindsNothing(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("stopped at %d and %d", i, j)
 			}
+		}
+	}
+}
+
+// TestAPassDuringWhichAnUploadEndsDeletesNothingOfIt stops a pass, which follows one that met the upload, while that commits.
+func TestAPassDuringWhichAnUploadEndsDeletesNothingOfIt(t *testing.T) {
+	begin := newScene(t)
+	for stop, isReached := 0, true; isReached; stop++ {
+		s := begin.clone()
+		reached, resume, ended := make(chan bool, 2), make(chan struct{}), make(chan struct{})
+		s.actor.beforeCommit = func() {
+			s.collect(1)
+			pass := &gate{Store: s.store, world: s.world, stops: map[int]func(){stop: func() { reached <- true; <-resume }}}
+			go func() {
+				defer close(ended)
+				_ = onePass(s, chain.New(pass)) // may find that another was faster
+				reached <- false
+			}()
+			isReached = <-reached
+		}
+		s.drain()
+		close(resume)
+		<-ended
+		s.verify()
+		if t.Failed() {
+			t.Fatalf("the pass stopped at %d", stop)
 		}
 	}
 }

@@ -7,6 +7,18 @@
 //	{"id":3,"op":"load","org":"o","disk":"d","version":2}              {"id":3,"result":{"export":"o/d/2/…","size_bytes":…}}
 //	{"id":4,"op":"drain","org":"o","disk":"d","runner":"r","epoch":1,"overlay":"vm/o1.qcow2","source":"…","keep_from":2}
 //	{"id":4,"error":{"code":"stale","message":"…"}}
+//
+// Most results are a version: its number and its manifest. The others, and what they need besides org and disk:
+//
+//	import     overlay, format, size_bytes (0: that of the image), source    as drain
+//	take       runner, lease_ms                     the version, and previous (a version), recovered
+//	drain      runner, epoch, overlay, source, keep_from (0: the new version)  the version, and repeated, changed_bytes, …
+//	compact    runner, epoch                        as drain; repeated if there was nothing to do
+//	status     nothing, or a disk                   exports, reads, oldest_read_ms, store_ok_ms, store_error_ms, store_error
+//	stored                                          stored_bytes
+//	snapshots                                       snapshots: versions
+//	dirty      overlay                              data_bytes, zero_bytes
+//	collect    upload_ms                            deleted_objects, deleted_bytes, missing, …
 package serve
 
 import (
@@ -224,6 +236,7 @@ var codes = []struct {
 	code string
 }{
 	{errInvalid, "invalid"},
+	{chain.ErrSize, "invalid"},
 	{chain.ErrStale, "stale"},
 	{chain.ErrHeld, "held"},
 	{chain.ErrExists, "exists"},
