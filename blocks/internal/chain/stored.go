@@ -10,8 +10,10 @@ import (
 	"coppice/blocks/internal/segment"
 )
 
-// StoredBytes counts the frames that only this disk refers to, in all versions that are kept. Disks share frames only
-// within a family, and only at the same place, so leaves are compared one place after the other.
+// StoredBytes counts the frames that a disk is charged for, in all versions that are kept. A frame that several disks
+// refer to is charged to one of them: to the one with the fewest ancestors, and so to a parent before its forks; among
+// equals to the one with the lowest id. Disks share frames only within a family, and only at the same place, so leaves
+// are compared one place after the other.
 func (d *Disks) StoredBytes(ctx context.Context, source *blockmap.Source, org, disk string) (int64, error) {
 	head, err := d.open(ctx, org, disk)
 	if err != nil {
@@ -25,9 +27,15 @@ func (d *Disks) StoredBytes(ctx context.Context, source *blockmap.Source, org, d
 	if err != nil {
 		return 0, err
 	}
+	ranks, err := d.ranks(ctx, org, members)
+	if err != nil {
+		return 0, err
+	}
 	var others []*blockmap.Root
 	for _, member := range members {
-		if member == disk {
+		rank, exists := ranks[member]
+		isBefore := rank < ranks[disk] || rank == ranks[disk] && member < disk
+		if !exists || !isBefore {
 			continue
 		}
 		roots, err := d.keptRoots(ctx, source, org, member)
@@ -46,10 +54,39 @@ func (d *Disks) StoredBytes(ctx context.Context, source *blockmap.Source, org, d
 	}
 }
 
+// ranks returns the number of ancestors of each member that exists.
+func (d *Disks) ranks(ctx context.Context, org string, members []string) (map[string]int, error) {
+	parents := map[string]string{}
+	for _, member := range members {
+		head, err := d.open(ctx, org, member)
+		if errors.Is(err, ErrNoDisk) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		parents[member] = ""
+		if head.Parent != nil {
+			parents[member] = head.Parent.Disk
+		}
+	}
+	ranks := map[string]int{}
+	for member := range parents {
+		ranks[member] = 0
+		for at := parents[member]; at != "" && ranks[member] <= len(parents); at = parents[at] {
+			ranks[member]++
+		}
+	}
+	return ranks, nil
+}
+
 func (d *Disks) keptRoots(ctx context.Context, source *blockmap.Source, org, disk string) (roots []*blockmap.Root, err error) {
 	versions, err := d.kept(ctx, org, disk)
 	if errors.Is(err, ErrNoDisk) {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	known := map[string]bool{}
 	for _, version := range versions {
