@@ -9,13 +9,13 @@ import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { syncDirectory, writeDurably } from '../../lib/files/durable-file.ts';
+import { writeDurably } from '../../lib/files/durable-file.ts';
 import type { VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { invariant } from '../../lib/invariant.ts';
 import type { WorkspaceFiles } from '../vm/workspace-device.ts';
 import { Attachment, type AttachedGuest, type AttachmentState } from './attachment.ts';
-import { findAttachmentRecord, writeAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
+import { findAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
 import { DiskManifest, LoadedVersion, TakenDisk } from './block-requests.ts';
 import { BlockServerError, type BlockServer } from './block-server.ts';
 import { DrainLoop } from './drain-loop.ts';
@@ -161,7 +161,7 @@ export class Workspaces implements Disposable {
   }
 
   /** Gives a taken disk to a VM instance, with an empty overlay. From here on {@link leave} releases it. */
-  bind(taken: TakenWorkspace, { unit, uid }: { unit: string; uid: number }): Promise<Attachment> {
+  bind(taken: TakenWorkspace, { unit, uid }: { unit: string; uid: number }): Attachment {
     const { asked, vmId, epoch, version, sizeBytes, exportName, drainedAt } = taken;
     const record: AttachmentRecord = {
       format: 1,
@@ -201,14 +201,12 @@ export class Workspaces implements Disposable {
     if (replaces !== undefined) this.#discard(replaces);
   }
 
-  async #begin(unit: string, record: AttachmentRecord, exportName: string): Promise<Attachment> {
+  #begin(unit: string, record: AttachmentRecord, exportName: string): Attachment {
     const place = this.#directoryOf(unit);
     place.make();
-    writeAttachmentRecord(place.path, record);
     const attachment = this.#enter(unit, record, { overlays: [0], exportName });
     this.#taking.delete(keyOf(record));
-    await attachment.start();
-    syncDirectory(this.#options.directory);
+    attachment.start();
     return attachment;
   }
 
