@@ -11,9 +11,12 @@ import (
 var ErrRefused = errors.New("the qcow2 file is refused")
 
 const (
-	magic           = 0x514649fb
-	version         = 3
-	headerBytes     = 104
+	magic       = 0x514649fb
+	version     = 3
+	headerBytes = 104
+	// refcountsStale says that the reference counts may be wrong, as in each overlay that QEMU has not closed. Nothing here
+	// reads them.
+	refcountsStale  = 1 << 0
 	extendedL2      = 1 << 4
 	minClusterBits  = 9
 	maxClusterBits  = 21
@@ -88,8 +91,8 @@ func checkFeatures(raw []byte) error {
 		return refuse("it is encrypted")
 	case u32(60) != 0:
 		return refuse("it has internal snapshots")
-	case u64(incompatibleAt)&^extendedL2 != 0:
-		return refuse("%s", nameFeatures(u64(incompatibleAt)&^extendedL2))
+	case u64(incompatibleAt)&^(extendedL2|refcountsStale) != 0:
+		return refuse("%s", nameFeatures(u64(incompatibleAt)&^(extendedL2|refcountsStale)))
 	case length < headerBytes || length > maxHeaderLength || length%8 != 0:
 		return refuse("a header of %d bytes", length)
 	}
@@ -98,10 +101,9 @@ func checkFeatures(raw []byte) error {
 
 // nameFeatures describes incompatible features, of which there is at least one.
 func nameFeatures(features uint64) string {
-	known := []string{"it was not closed after its last use", "it is marked as corrupt", "its data is in another file",
-		"its clusters are compressed by zstd"}
-	for bit, name := range known {
-		if features>>bit&1 != 0 {
+	known := []string{"it is marked as corrupt", "its data is in another file", "its clusters are compressed by zstd"}
+	for index, name := range known {
+		if features>>(index+1)&1 != 0 {
 			return name
 		}
 	}

@@ -226,6 +226,9 @@ export class VmAssembler {
     const diskMiB = await growDisk(assembled, timer);
     const workspaceBytes = disk?.isMounted === false ? await this.#attachDisk(assembled, disk) : undefined;
     timer.end('workspace');
+    const kept = driver.workspace?.kept;
+    // Saved programs continue at the end of the resume; a template has none.
+    if (assembled.blueprint.templateKey === undefined) await kept;
     await enterStep('create.resume');
     const monotonicNs = assembled.clock.monotonicNs();
     const told = { vmId, generation, image: image.config, network, placeholders, monotonicNs };
@@ -234,7 +237,7 @@ export class VmAssembler {
     const resumed = session.call('POST', '/resume', buildResumeRequest(request), { timeoutMs });
     // A destroy does not wait until the disk has grown: it kills the VM.
     await untilAborted(driver.endAsked, resumed);
-    await lettingOut;
+    await Promise.all([lettingOut, kept]);
     timer.end('resume');
     await enterStep('create.running');
     driver.markRunning();

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { writeDurably } from '../../lib/files/durable-file.ts';
+import { writeDurably, writeDurablyLater } from '../../lib/files/durable-file.ts';
 import { DiskDurability, DiskId } from '../../lib/protocol/disk-protocol.ts';
 
 export const AttachmentRecord = z.object({
@@ -29,6 +29,11 @@ const FILE_NAME = 'disk.json';
 
 export function writeAttachmentRecord(directory: string, record: AttachmentRecord): void {
   writeDurably(join(directory, FILE_NAME), JSON.stringify(record));
+}
+
+/** As {@link writeAttachmentRecord}, on another thread. */
+export function writeAttachmentRecordLater(directory: string, record: AttachmentRecord): Promise<void> {
+  return writeDurablyLater(join(directory, FILE_NAME), JSON.stringify(record));
 }
 
 /** Returns undefined if there is none: then the overlays never were part of a disk. */

@@ -10,15 +10,21 @@
  * All overlays that are there make up the disk, whatever was interrupted: draining one again gives the same version, and
  * one is removed before the next is drained.
  */
+import { dirname } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { z } from 'zod';
+import { syncLater } from '../../lib/files/durable-file.ts';
 import { invariant } from '../../lib/invariant.ts';
 import type { CapturedWorkspace, DiskAttachment } from '../../lib/protocol/disk-protocol.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import { enterStep } from '../vm/steps.ts';
 import type { WorkspaceDevice, WorkspaceSource, WorkspaceVersion } from '../vm/workspace-device.ts';
-import { writeAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
+import {
+  writeAttachmentRecord,
+  writeAttachmentRecordLater,
+  type AttachmentRecord,
+} from './attachment-record.ts';
 import {
   DiskManifest,
   DrainedOverlay,
@@ -79,6 +85,7 @@ export class Attachment {
   #isLeft = false;
   #heldFor: string | undefined;
   #waitsFor: string | null = null;
+  #kept: Promise<void> = Promise.resolve();
   readonly #graph = new SerialQueue();
   readonly #drains = new SerialQueue();
 
@@ -149,10 +156,25 @@ export class Attachment {
     this.#guest = guest;
   }
 
-  /** Makes the first overlay, which is empty. */
-  async start(): Promise<void> {
+  /** Makes the first overlay, which is empty. It and the record survive a power loss when {@link kept} resolves. */
+  start(): void {
     const { uid, size_bytes: sizeBytes } = this.#record;
-    await this.#parts.directory.add(this.#top, { sizeBytes, uid });
+    this.#parts.directory.create(this.#top, { sizeBytes, uid });
+    this.#kept = this.#keepNew();
+    this.#kept.catch(() => undefined);
+  }
+
+  /** Before this resolves, no program of the user may rely on what it has flushed. */
+  get kept(): Promise<void> {
+    return this.#kept;
+  }
+
+  /** The record comes last: without it the overlay never was part of a disk, and it names no overlay that is not whole. */
+  async #keepNew(): Promise<void> {
+    const { directory } = this.#parts;
+    await directory.settle(this.#top);
+    await writeAttachmentRecordLater(directory.path, this.#record);
+    await syncLater(dirname(directory.path));
   }
 
   /** Joins a guest of an earlier runner process, and undoes what that process left unfinished. */
@@ -192,7 +214,8 @@ export class Attachment {
     const { uid, size_bytes: sizeBytes } = this.#record;
     await enterStep('disk.open');
     try {
-      await directory.add(next, { sizeBytes, uid });
+      directory.create(next, { sizeBytes, uid });
+      await directory.settle(next);
       await device.open(next);
       await directory.sync(former);
     } catch (error) {
@@ -233,6 +256,8 @@ export class Attachment {
    */
   drainThrough<T>(number: number, work: (version: number) => Promise<T>): Promise<T> {
     return this.#drains.run(async () => {
+      // The record changes below.
+      await this.#kept.catch(() => undefined);
       await this.#revert();
       for (let [lowest] = this.#overlays; lowest !== undefined && lowest <= number; [lowest] = this.#overlays)
         await this.#drainLowest(lowest);
@@ -298,7 +323,8 @@ export class Attachment {
 
   /** Ends an attachment whose content is not wanted, or not this runner's any more. */
   discard(): void {
-    this.#parts.directory.remove();
+    const remove = (): void => this.#parts.directory.remove();
+    void this.#kept.then(remove, remove);
   }
 
   /** Whether it may still turn out that the VM instance which this one is to replace keeps the disk. */

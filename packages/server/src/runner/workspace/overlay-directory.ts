@@ -56,13 +56,15 @@ export class OverlayDirectory {
       .toSorted((a, b) => a - b);
   }
 
-  /** Creates an empty overlay. It survives a power loss when this resolves. */
-  async add(number: number, how: { sizeBytes: number; uid: number }): Promise<void> {
+  /** Creates an empty overlay. It survives a power loss when {@link settle} has resolved. */
+  create(number: number, how: { sizeBytes: number; uid: number }): void {
     const path = this.#pathOf(number);
     makeWorkspaceOverlay(path, how);
     this.#emptyBytes = findAllocatedBytes(path) ?? 0;
-    await syncLater(path);
-    await syncLater(this.overlays);
+  }
+
+  async settle(number: number): Promise<void> {
+    await Promise.all([syncLater(this.#pathOf(number)), syncLater(this.overlays)]);
   }
 
   /** Writes what a VMM has written to the disk, so that the VMM need not do it while the guest waits. */

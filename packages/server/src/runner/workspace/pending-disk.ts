@@ -91,7 +91,7 @@ export class PendingDisk implements DiskForVm {
     this.#isBound = false;
     const taken = await this.#taken;
     this.#isBound = true;
-    const attachment = await this.#workspaces.bind(taken, place);
+    const attachment = this.#workspaces.bind(taken, place);
     const { asked, version, drainedAt: drained_at, isRecovered: is_recovered } = taken;
     return { attachment, mounted: { disk: asked.disk, version, drained_at, is_recovered } };
   }

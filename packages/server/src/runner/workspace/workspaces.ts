@@ -9,13 +9,13 @@ import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { syncDirectory, writeDurably } from '../../lib/files/durable-file.ts';
+import { writeDurably } from '../../lib/files/durable-file.ts';
 import type { CapturedWorkspace, VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { invariant } from '../../lib/invariant.ts';
 import type { WorkspaceFiles, WorkspaceSource } from '../vm/workspace-device.ts';
 import { Attachment, type AttachedGuest, type AttachmentState } from './attachment.ts';
-import { findAttachmentRecord, writeAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
+import { findAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
 import { DiskManifest, LoadedVersion, TakenDisk } from './block-requests.ts';
 import { BlockServerError, type BlockServer } from './block-server.ts';
 import { DrainLoop } from './drain-loop.ts';
@@ -165,7 +165,7 @@ export class Workspaces implements Disposable {
   }
 
   /** Gives a taken disk to a VM instance, with an empty overlay. From here on {@link leave} releases it. */
-  bind(taken: TakenWorkspace, { unit, uid, firstOverlay = 0 }: DiskPlace): Promise<Attachment> {
+  bind(taken: TakenWorkspace, { unit, uid, firstOverlay = 0 }: DiskPlace): Attachment {
     const { asked, vmId, epoch, version, sizeBytes, exportName, drainedAt } = taken;
     const record: AttachmentRecord = {
       format: 1,
@@ -193,7 +193,7 @@ export class Workspaces implements Disposable {
         { op: 'load', org, disk, version },
         LoadedVersion,
       );
-      await this.#directoryOf(unit).add(LENT_OVERLAY, { sizeBytes, uid });
+      this.#directoryOf(unit).create(LENT_OVERLAY, { sizeBytes, uid });
       return { version: { number: version, exportName }, overlay: LENT_OVERLAY, sizeBytes };
     } catch (error) {
       if (error instanceof BlockServerError && ['no_disk', 'no_data'].includes(error.reason))
@@ -226,14 +226,12 @@ export class Workspaces implements Disposable {
     if (replaces !== undefined) this.#discard(replaces);
   }
 
-  async #begin(unit: string, record: AttachmentRecord, state: AttachmentState): Promise<Attachment> {
+  #begin(unit: string, record: AttachmentRecord, state: AttachmentState): Attachment {
     const place = this.#directoryOf(unit);
     place.make();
-    writeAttachmentRecord(place.path, record);
     const attachment = this.#enter(unit, record, state);
     this.#taking.delete(keyOf(record));
-    await attachment.start();
-    syncDirectory(this.#options.directory);
+    attachment.start();
     return attachment;
   }
 
