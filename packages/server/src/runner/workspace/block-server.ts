@@ -30,6 +30,7 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
   refused: 'invalid_request',
   conflict: 'unavailable',
   unavailable: 'unavailable',
+  store_full: 'unavailable',
   timeout: 'unavailable',
   restarted: 'unavailable',
 };
