@@ -40,6 +40,7 @@ import type { OverlayDirectory } from './overlay-directory.ts';
 const DRAIN_TIMEOUT_MS = 15 * 60_000;
 /** A change of the VMM's graph waits for all reads in progress, and the guest with it. */
 const LONG_READ_MS = 500;
+const STATUS_TIMEOUT_MS = 2000;
 
 export interface AttachmentParts {
   server: Pick<BlockServer, 'ask'>;
@@ -388,9 +389,16 @@ export class Attachment {
     this.#parts.directory.drop(number);
   }
 
+  /** Returns the failure of the object store if nothing has succeeded since. */
+  async findStoreFailure(): Promise<string | null> {
+    const status = await this.#ask({ op: 'status' }, ServerStatus, { timeoutMs: STATUS_TIMEOUT_MS });
+    const { store_ok_ms: okMs, store_error_ms: errorMs, store_error: message } = status;
+    return errorMs !== null && (okMs === null || errorMs < okMs) ? message : null;
+  }
+
   /** Throws `unavailable` while a read waits for the object store. */
   async #untilCalm(): Promise<void> {
-    const status = await this.#ask({ op: 'status' }, ServerStatus, { timeoutMs: 2000 });
+    const status = await this.#ask({ op: 'status' }, ServerStatus, { timeoutMs: STATUS_TIMEOUT_MS });
     if (status.oldest_read_ms < LONG_READ_MS) return;
     throw new BlockServerError('unavailable', 'the object store does not answer reads of a disk');
   }

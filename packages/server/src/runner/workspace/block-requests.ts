@@ -38,6 +38,10 @@ export const ServerStatus = z.object({
   reads: z.int(),
   /** Age of the oldest read in progress; 0 without one. */
   oldest_read_ms: z.int(),
+  /** Time since a request to the object store last succeeded, and last failed; null before the first. */
+  store_ok_ms: z.int().nullable(),
+  store_error_ms: z.int().nullable(),
+  store_error: z.string(),
 });
 
 export const Nothing = z.unknown();

@@ -7,6 +7,7 @@ import { pipeline } from 'node:stream/promises';
 import { AppError } from '@coppice/contract';
 import type { z } from 'zod';
 import { runCommand } from '../../lib/process/run-command.ts';
+import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import {
   CollectedDisks,
   StoredDisk,
@@ -30,6 +31,8 @@ const IMPORT_TIMEOUT_MS = 60 * 60_000;
 const COLLECT_TIMEOUT_MS = 30 * 60_000;
 /** Counting what a disk stores reads all maps of its family. */
 const STORED_TIMEOUT_MS = 10 * 60_000;
+/** A disk of this runner is described also while the object store does not answer. */
+const HELD_TIMEOUT_MS = 2000;
 const MIB = 1024 * 1024;
 
 export interface DiskOperationsParts {
@@ -62,16 +65,22 @@ export class DiskOperations {
 
   async state(key: DiskKey): Promise<DiskState> {
     const { workspaces } = this.#parts;
-    const head = await this.#ask({ op: 'stat' }, key, DiskManifest);
     const attachment = workspaces.find(key.organization, key.disk);
-    return {
-      disk: key.disk,
-      version: head.version,
-      size_bytes: head.size_bytes,
-      drained_at: new Date(head.drained_ms).toISOString(),
-      attachment: attachment?.describe() ?? null,
-      is_held_elsewhere: head.runner !== '' && head.runner !== workspaces.runner,
-    };
+    try {
+      const how = attachment === undefined ? undefined : { timeoutMs: HELD_TIMEOUT_MS };
+      const head = await this.#ask({ op: 'stat' }, key, DiskManifest, how);
+      return {
+        disk: key.disk,
+        version: head.version,
+        size_bytes: head.size_bytes,
+        drained_at: new Date(head.drained_ms).toISOString(),
+        attachment: attachment?.describe() ?? null,
+        is_held_elsewhere: head.runner !== '' && head.runner !== workspaces.runner,
+      };
+    } catch (error) {
+      if (attachment === undefined || !isAway(error)) throw error;
+      return describeHeld(attachment);
+    }
   }
 
   /** Creates a disk with an empty file system. */
@@ -251,4 +260,16 @@ export class DiskOperations {
   ): Promise<T> {
     return this.#parts.server.ask({ org, disk, ...request }, answer, how);
   }
+}
+
+/** Whether the object store or the block server did not answer in time. */
+function isAway(error: unknown): boolean {
+  return error instanceof DeadlineError || (error instanceof AppError && error.code === 'unavailable');
+}
+
+/** Describes a disk without the object store: why it does not answer is what callers want to know then. */
+function describeHeld(attachment: Attachment): DiskState {
+  const { disk, version, size_bytes, drained_at } = attachment.record;
+  const described = attachment.describe();
+  return { disk, version, size_bytes, drained_at, attachment: described, is_held_elsewhere: false };
 }

@@ -17,6 +17,8 @@ const SEAL_AFTER_BYTES = 64 << 20;
 const MAX_SEALED = 8;
 const MIN_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 10_000;
+/** The block server tries again for many minutes before it reports a store that fails. */
+const LATE_MS = 3000;
 
 const FULL = 'more data waits for the object store than may wait on this host';
 
@@ -36,11 +38,13 @@ export class DrainLoop {
   #isClosed = false;
   #lastSealAt = performance.now();
   #pauseMs = CHECK_MS;
+  #lookedAt = performance.now();
   readonly #released = Promise.withResolvers<undefined>();
 
   constructor(options: DrainLoopOptions) {
     this.#options = options;
     void this.#run();
+    void this.#watch();
   }
 
   /** Settles when the disk is released, and not when the loop is closed before. */
@@ -65,8 +69,34 @@ export class DrainLoop {
     while (!this.#isClosed && !(await this.#look())) {
       this.#nap = new AbortController();
       const { signal } = this.#nap;
+      this.#lookedAt = performance.now();
       await delay(this.#pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
+      this.#lookedAt = performance.now();
     }
+    this.#isClosed = true;
+  }
+
+  /** Keeps the bound, and notes what a drain waits for, also during a drain that takes long. */
+  async #watch(): Promise<void> {
+    const { attachment, log } = this.#options;
+    while (!this.#isClosed) {
+      try {
+        await this.#keepBound();
+        if (performance.now() - this.#lookedAt > LATE_MS)
+          attachment.waitsFor = await attachment.findStoreFailure();
+      } catch (error) {
+        log.debug({ err: error, unit: attachment.unit }, 'a disk that is being drained was not looked at');
+      }
+      await delay(CHECK_MS, undefined, { ref: false });
+    }
+  }
+
+  async #keepBound(): Promise<void> {
+    const { attachment, maxDirtyBytes } = this.#options;
+    if (!attachment.hasGuest || attachment.isReplacement) return;
+    const { dirtyBytes } = attachment;
+    if (dirtyBytes > maxDirtyBytes) await attachment.hold(FULL);
+    else if (attachment.heldFor === FULL && dirtyBytes < maxDirtyBytes / 2) await attachment.goOn();
   }
 
   /** Returns whether there is nothing more to do. */
@@ -94,17 +124,16 @@ export class DrainLoop {
   #note(error: unknown): void {
     const { attachment, log } = this.#options;
     const { unit, dirtyBytes: dirty_bytes } = attachment;
-    attachment.waitsFor = error instanceof Error ? error.message : String(error);
+    // A seal that failed, and whose overlay could not be closed either: the first error is the reason.
+    const reason: unknown = error instanceof SuppressedError ? error.suppressed : error;
+    attachment.waitsFor = reason instanceof Error ? reason.message : String(reason);
     this.#pauseMs = Math.min(Math.max(2 * this.#pauseMs, MIN_PAUSE_MS), MAX_PAUSE_MS);
     log.warn({ err: error, unit, dirty_bytes }, 'a disk is not drained');
   }
 
   async #proceed(): Promise<void> {
-    const { attachment, maxDirtyBytes } = this.#options;
+    const { attachment } = this.#options;
     if (!attachment.hasGuest || attachment.isReplacement) return;
-    const dirtyBytes = attachment.dirtyBytes;
-    if (dirtyBytes > maxDirtyBytes) await attachment.hold(FULL);
-    else if (attachment.heldFor === FULL && dirtyBytes < maxDirtyBytes / 2) await attachment.goOn();
     if (this.#mustSeal()) {
       await attachment.seal();
       this.#lastSealAt = performance.now();
