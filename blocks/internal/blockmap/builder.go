@@ -167,10 +167,11 @@ func (b *Builder) finishBlock(ctx context.Context) error {
 	at := b.block % LeafBlocks
 	pieces := hide(b.leaf.Blocks[at], b.data|b.zero)
 	if b.data != 0 && len(pieces) >= maxPieces {
-		if err := b.merge(ctx, pieces); err != nil {
+		largest, others := splitLargest(pieces)
+		if err := b.merge(ctx, others); err != nil {
 			return err
 		}
-		pieces = nil
+		pieces = []Piece{largest}
 	}
 	data := b.data
 	if data != 0 {
@@ -184,7 +185,18 @@ func (b *Builder) finishBlock(ctx context.Context) error {
 	return b.store(&pieces[len(pieces)-1])
 }
 
-// merge adds the older pages of the block to the new ones.
+// splitLargest keeps the piece with most pages apart, so that small writes do not store all of a block again and again.
+func splitLargest(pieces []Piece) (largest Piece, others []Piece) {
+	at := 0
+	for index, piece := range pieces {
+		if bits.OnesCount16(piece.Used) > bits.OnesCount16(pieces[at].Used) {
+			at = index
+		}
+	}
+	return pieces[at], append(append([]Piece(nil), pieces[:at]...), pieces[at+1:]...)
+}
+
+// merge adds older pages of the block to the new ones.
 func (b *Builder) merge(ctx context.Context, pieces []Piece) error {
 	var older [segment.BlockBytes]byte
 	if err := b.base.readBlock(ctx, older[:], 0, pieces); err != nil {

@@ -23,7 +23,7 @@ const (
 	LeafBytes     = LeafBlocks * segment.BlockBytes
 	pagesPerBlock = segment.BlockBytes / segment.PageBytes
 	allPages      = 1<<pagesPerBlock - 1
-	// maxPieces limits the frames that a read of one block needs; then the block is written as a whole.
+	// maxPieces limits the frames that a read of one block needs; then all but the largest are merged with what is written.
 	maxPieces = 4
 
 	leafMagic = "CPBLEAF1"

@@ -164,6 +164,24 @@ func TestManySmallWritesOfABlockAreMerged(t *testing.T) {
 	}
 }
 
+// A disk of which random pages are written drains block after block that has its largest number of frames.
+func TestSmallWritesOfAFullBlockStoreLittle(t *testing.T) {
+	random, source := rand.New(rand.NewPCG(1, 1)), blockmap.NewSource(memory.New(), nil)
+	model := noise(random, segment.BlockBytes)
+	root, _ := build(t, source, segment.Hash{}, int64(len(model)), data(0, model))
+	var stored, changed int64
+	for range 400 {
+		offset, content := random.Int64N(16)*segment.PageBytes, noise(random, segment.PageBytes)
+		copy(model[offset:], content)
+		next, stats := build(t, source, root, int64(len(model)), data(offset, content))
+		root, stored, changed = next, stored+stats.FrameBytes, changed+stats.ChangedBytes
+	}
+	check(t, source, root, model)
+	if stored > changed*7/2 {
+		t.Errorf("%d bytes stored for %d changed", stored, changed)
+	}
+}
+
 func TestAFlippedByteOfTheStoreIsReportedAndOfTheCacheRepaired(t *testing.T) {
 	random, store, directory := rand.New(rand.NewPCG(1, 1)), memory.New(), t.TempDir()
 	disk, _ := cache.OpenDisk(directory, 1<<30)
