@@ -1,4 +1,4 @@
-/** What disks stored in a month, as of one moment: charged parts, and those of disks that exist now. */
+/** Reads the data that disks stored in a month, as of one moment: billed parts, and those of disks that exist now. */
 import { sql } from 'kysely';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
