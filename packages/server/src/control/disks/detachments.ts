@@ -8,7 +8,7 @@ import type { Logger } from 'pino';
 import type { DiskState } from '../../lib/protocol/disk-protocol.ts';
 import type { Database } from '../db/database.ts';
 import type { RunnerDisks } from '../placement/runner-disks.ts';
-import { freeDisk, giveBack, listDetaching, type DetachingRow } from './held-disk.ts';
+import { freeDisk, giveBack, isDetaching, listDetaching, type DetachingRow } from './held-disk.ts';
 import { enterDiskStep } from './steps.ts';
 
 const FIRST_DELAY_MS = 25;
@@ -119,7 +119,7 @@ export class Detachments implements AsyncDisposable {
       entry.dirtyBytes = state.attachment.dirty_bytes;
       entry.waitsFor = state.attachment.waits_for;
       // A sandbox that is resumed has taken it back.
-      return !(await listDetaching(db)).some((row) => row.id === id && row.sandbox_id === sandbox_id);
+      return !(await isDetaching(db, entry.row));
     }
     await enterDiskStep('disk.free');
     await freeDisk(db, id, sandbox_id);

@@ -3,9 +3,6 @@ import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import type { DiskSnapshotRow } from './disk-tables.ts';
 
-/** A snapshot that is not settled, with the organization of its disk. */
-export type UnsettledSnapshot = DiskSnapshotRow;
-
 export class DiskSnapshotStore {
   readonly #db: Database;
 
@@ -88,7 +85,7 @@ export class DiskSnapshotStore {
   }
 
   /** Lists snapshots that are being taken or removed, of disks that are ready. */
-  listUnsettled(): Promise<UnsettledSnapshot[]> {
+  listUnsettled(): Promise<DiskSnapshotRow[]> {
     return this.#db
       .selectFrom('disk_snapshots')
       .innerJoin('disks', 'disks.id', 'disk_snapshots.disk_id')

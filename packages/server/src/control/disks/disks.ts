@@ -182,14 +182,19 @@ export class Disks {
   async resolveGrowth(row: Pick<NamedDiskRow, 'id' | 'organization_id' | 'growing_to_gb'>): Promise<void> {
     const { id, growing_to_gb: sizeGb } = row;
     if (sizeGb === null) return;
+    const state = await this.#askToGrow(row, sizeGb);
+    await enterDiskStep('disk.grown');
+    await this.#store.completeGrowth(id, sizeGb, state);
+  }
+
+  /** Throws the runner's refusal after removing the growth from the record. Without an answer it stays there. */
+  async #askToGrow(row: Pick<NamedDiskRow, 'id' | 'organization_id'>, sizeGb: number): Promise<DiskState> {
     try {
-      const state = await this.#work.insist((leftMs) =>
+      return await this.#work.insist((leftMs) =>
         this.#work.runner.grow(addressOf(row), sizeGb * DISK_GB_BYTES, leftMs),
       );
-      await enterDiskStep('disk.grown');
-      await this.#store.completeGrowth(id, sizeGb, state);
     } catch (error) {
-      if (!isUnanswered(error)) await this.#store.setGrowing(id, null);
+      if (!isUnanswered(error)) await this.#store.setGrowing(row.id, null);
       throw error;
     }
   }

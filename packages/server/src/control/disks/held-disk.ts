@@ -81,6 +81,17 @@ export interface DetachingRow {
   sandbox_id: string;
 }
 
+export async function isDetaching(db: Database, { id, sandbox_id }: DetachingRow): Promise<boolean> {
+  const row = await db
+    .selectFrom('disks')
+    .select('id')
+    .where('id', '=', id)
+    .where('sandbox_id', '=', sandbox_id)
+    .where('attachment', '=', 'detaching')
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
 export async function listDetaching(db: Database): Promise<DetachingRow[]> {
   const rows = await db
     .selectFrom('disks')

@@ -27,6 +27,9 @@ const LIMITS: Partial<ControlLimits> = {
   requestsPerSecond: 0,
   reconcileIntervalMs: 50,
   captureGraceMs: 200,
+  disksPerOrganization: 0,
+  diskGbPerOrganization: 0,
+  diskDetachDeadlineMs: 1000,
   runnerOutageDeadlineMs: 1500,
 };
 const FIRST_BOOT_MS = 60_000;
