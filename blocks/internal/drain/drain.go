@@ -58,20 +58,33 @@ func Run(ctx context.Context, disks *chain.Disks, source *blockmap.Source, job J
 // Apply makes a version from changes that fill adds in ascending order. It may call fill again.
 func Apply(ctx context.Context, disks *chain.Disks, source *blockmap.Source, job Job, size int64,
 	fill func(context.Context, *blockmap.Builder) error) (Result, error) {
-	for try := 1; ; try++ {
-		result, err := applyOnce(ctx, disks, source, job, size, fill)
-		if !errors.Is(err, chain.ErrConflict) || try == conflictTries {
-			return result, err
-		}
-	}
-}
-
-func applyOnce(ctx context.Context, disks *chain.Disks, source *blockmap.Source, job Job, size int64,
-	fill func(context.Context, *blockmap.Builder) error) (Result, error) {
 	head, err := disks.Held(ctx, job.Holding)
 	if err != nil {
 		return Result{}, err
 	}
+	for try, root := 1, head.Root; ; try++ {
+		result, err := applyOnce(ctx, disks, source, head, job, size, fill)
+		if !errors.Is(err, chain.ErrConflict) || try == conflictTries {
+			return result, err
+		}
+		if head, err = disks.Held(ctx, job.Holding); err != nil {
+			return Result{}, err
+		}
+		if head.Root == root {
+			continue
+		}
+		// A process of the same runner drained meanwhile. Unless that was this overlay, it may have been a later one, which
+		// this one must not hide.
+		version, isDrained, err := disks.IsDrained(ctx, job.Holding, head, job.Source)
+		if err == nil && !isDrained {
+			err = fmt.Errorf("%w: the content of %s/%s changed", chain.ErrConflict, job.Org, job.Disk)
+		}
+		return Result{Version: version, IsRepeated: isDrained}, err
+	}
+}
+
+func applyOnce(ctx context.Context, disks *chain.Disks, source *blockmap.Source, head chain.Version, job Job, size int64,
+	fill func(context.Context, *blockmap.Builder) error) (Result, error) {
 	// An overlay may be smaller: the disk has grown since.
 	if size > head.SizeBytes {
 		return Result{}, fmt.Errorf("the overlay has %d bytes, the disk %d", size, head.SizeBytes)
@@ -83,6 +96,10 @@ func applyOnce(ctx context.Context, disks *chain.Disks, source *blockmap.Source,
 	upload, err := disks.BeginUpload(ctx, job.Holding)
 	if err != nil {
 		return Result{}, err
+	}
+	if upload.Base.Root != head.Root {
+		err := fmt.Errorf("%w: %s/%s is written by another process", chain.ErrConflict, job.Org, job.Disk)
+		return Result{}, errors.Join(err, upload.Abort(ctx))
 	}
 	root, stats, err := build(ctx, source, job.Org, upload, fill)
 	if err != nil {

@@ -183,6 +183,47 @@ func TestOverlaysThatACrashLeftAreDrainedInOrder(t *testing.T) {
 	}
 }
 
+// TestADrainOfADyingServerDoesNotFollowLaterOnes lets the server of the next runner process drain the same overlay and a
+// later one while the drain of the former server is about to end.
+func TestADrainOfADyingServerDoesNotFollowLaterOnes(t *testing.T) {
+	ctx, random, model := context.Background(), rand.New(rand.NewPCG(6, 3)), newModel(t)
+	store := memory.New()
+	disks := chain.New(store)
+	at := hold(t, disks, testBytes)
+	overlays := []*os.File{makeOverlay(t, random, model), makeOverlay(t, random, model)}
+	drainOne := func(number int) (drain.Result, error) {
+		job := drain.Job{Holding: at, Source: fmt.Sprint(number)}
+		return drain.Run(ctx, disks, blockmap.NewSource(store, nil), job, overlays[number])
+	}
+	for later := range overlays {
+		var isNext bool
+		store.Before = func(operation, key string) error {
+			if operation != "create" || !strings.HasPrefix(key, "disks/") || isNext {
+				return nil
+			}
+			isNext = true
+			for number := range later + 1 {
+				if _, err := drainOne(number); err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		}
+		result, err := drainOne(0)
+		store.Before = nil
+		if later == 0 && (err != nil || !result.IsRepeated) || later > 0 && !errors.Is(err, chain.ErrConflict) {
+			t.Errorf("after overlay %d: %+v, %v", later, result, err)
+		}
+		if later == 0 {
+			// Another write, or the next round would find the overlay drained.
+			if _, err := drainOne(1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check(t, disks, model)
+	}
+}
+
 func TestAnOverlayFromBeforeTheDiskGrewIsDrained(t *testing.T) {
 	ctx, random, model := context.Background(), rand.New(rand.NewPCG(6, 3)), newModel(t)
 	disks := chain.New(memory.New())

@@ -31,8 +31,6 @@ import (
 const (
 	maxRequestBytes = 64 << 10
 	maxAnswerBytes  = 16 << 20
-	// endTime is how long a server may take to answer what it has begun, once no runner listens any more.
-	endTime = 5 * time.Second
 	// quickDeath is the age below which the next server starts after a pause, which doubles up to longestPause.
 	quickDeath   = 10 * time.Second
 	firstPause   = 100 * time.Millisecond
@@ -124,22 +122,15 @@ func (s *Supervisor) runServer(ctx context.Context) error {
 		return err
 	}
 	s.use(input)
-	ended := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		_ = input.Close()
-		select {
-		case <-ended:
-		case <-time.After(endTime):
-			_ = command.Process.Kill()
-		}
-	})
+	// At once: the next runner's server drains the same overlays, and later ones, which a drain of this server must not
+	// follow.
+	stop := context.AfterFunc(ctx, func() { _ = command.Process.Kill() })
 	s.passAnswers(output)
 	// Without its output it is of no use, whatever it does.
 	if ctx.Err() == nil {
 		_ = command.Process.Kill()
 	}
 	err = command.Wait()
-	close(ended)
 	stop()
 	s.abandon()
 	return err

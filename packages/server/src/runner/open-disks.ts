@@ -1,8 +1,9 @@
 /** Opens what the runner needs for persistent disks: the block server, and the disks that VMs of this runner have. */
 import { createHash, randomBytes } from 'node:crypto';
-import { chmodSync, mkdirSync, readFileSync } from 'node:fs';
+import { chmodSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
+import { findFile } from '../lib/files/find-file.ts';
 import { writeDurably } from '../lib/files/durable-file.ts';
 import type { VmAccounts } from './confinement/vm-accounts.ts';
 import { giveTo } from './host/file-owner.ts';
@@ -66,10 +67,8 @@ function own(path: string, uid: number | undefined): string {
 /** The key outlives the runner: VMs connect again with the names that they have. */
 function openExportKey(dataDir: string): string {
   const path = join(dataDir, 'export-key');
-  let secret: Buffer;
-  try {
-    secret = readFileSync(path);
-  } catch {
+  let secret = findFile(path);
+  if (secret === undefined) {
     secret = randomBytes(32);
     writeDurably(path, secret);
   }

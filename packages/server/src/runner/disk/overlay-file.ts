@@ -35,23 +35,30 @@ const CLUSTER_COUNT = 4;
  * start too much. The file names no backing file: the process that opens it must supply one.
  */
 export function makeOverlay(path: string, { sizeMiB, uid }: { sizeMiB: number; uid: number }): void {
-  writeEmpty(path, SCRATCH, sizeMiB * MIB);
+  writeEmpty(path, SCRATCH, { sizeBytes: sizeMiB * MIB, flag: 'w' });
   giveTo(path, uid);
 }
 
-/** Like {@link makeOverlay}, for a persistent disk. The size is a multiple of 4096. Syncs nothing. */
+/**
+ * Like {@link makeOverlay}, for a persistent disk. The size is a multiple of 4096. Syncs nothing. Throws if the file
+ * exists: it may be the top of the disk.
+ */
 export function makeWorkspaceOverlay(
   path: string,
   { sizeBytes, uid }: { sizeBytes: number; uid: number },
 ): void {
-  writeEmpty(path, WORKSPACE, sizeBytes);
+  writeEmpty(path, WORKSPACE, { sizeBytes, flag: 'wx' });
   giveTo(path, uid);
 }
 
-function writeEmpty(path: string, format: Format, sizeBytes: number): void {
+function writeEmpty(
+  path: string,
+  format: Format,
+  { sizeBytes, flag }: { sizeBytes: number; flag: 'w' | 'wx' },
+): void {
   const clusterBytes = 1 << format.clusterBits;
   const header = buildHeader(format, sizeBytes);
-  const file = openSync(path, 'w', 0o600);
+  const file = openSync(path, flag, 0o600);
   try {
     ftruncateSync(file, CLUSTER_COUNT * clusterBytes);
     writeSync(file, header, 0, HEADER_BYTES, 0);

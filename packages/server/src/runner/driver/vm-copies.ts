@@ -77,6 +77,7 @@ export class VmCopies {
       await using partial = captures.begin();
       const job = this.#jobFor(driver, partial.path, { isDurable: true });
       const taken = await takeCapture(job);
+      using _ = taken.moment;
       return await this.#publish(captureId, driver, { job, taken });
     });
   }
@@ -134,6 +135,7 @@ export class VmCopies {
         return { pause_ms: 0, children: children.map((child) => toChild(refusals.get(child))) };
       await using partial = captures.begin();
       const taken = await takeCapture(this.#jobFor(driver, partial.path, { isDurable: false }));
+      using _ = taken.moment;
       log.info(
         { vm: id, children: children.length, pause_ms: round(taken.pauseMs), timings_ms: taken.timingsMs },
         'VM captured for a fork',
@@ -184,6 +186,8 @@ export class VmCopies {
   async removeCapture(captureId: string): Promise<void> {
     const { captures, disks } = this.#options;
     const workspace = captures.find(captureId)?.workspace;
+    // Before the version goes: the copy that is being made needs it.
+    captures.assertUnused(captureId);
     if (workspace !== undefined) await disks.forgetVersion(workspace);
     await captures.remove(captureId);
   }
@@ -268,34 +272,34 @@ export class VmCopies {
 /** Keeps the persistent disk of the moment of a capture. The guest may stand still meanwhile. */
 async function keepWorkspace(
   driver: VmDriver,
-  { sealedOverlay }: TakenCapture,
+  { moment }: TakenCapture,
   captureId: string,
 ): Promise<CapturedWorkspace | undefined> {
   const { workspace } = driver.running;
-  if (workspace === undefined || sealedOverlay === undefined) return undefined;
-  const kept = workspace.keep(sealedOverlay, captureId);
-  // The deadline ends only this wait.
+  if (workspace === undefined || moment === undefined) return undefined;
+  const late = new AbortController();
+  const kept = workspace.keepAnew(moment, captureId, late.signal);
   kept.catch(() => undefined);
-  return withDeadline('writing the disk to the object store', KEEP_TIMEOUT_MS, kept).catch(
-    (error: unknown) => {
-      if (!(error instanceof DeadlineError)) throw error;
-      const message =
-        'the object store did not take what the sandbox wrote to its disk in time; try again later';
-      throw new AppError('unavailable', message, { cause: error });
-    },
-  );
+  return withDeadline('writing the disk to the object store', KEEP_TIMEOUT_MS, kept, () =>
+    late.abort(),
+  ).catch((error: unknown) => {
+    if (!(error instanceof DeadlineError)) throw error;
+    const message =
+      'the object store did not take what the sandbox wrote to its disk in time; try again later';
+    throw new AppError('unavailable', message, { cause: error });
+  });
 }
 
 /** Makes the children's disks from the disk of the moment of the fork. */
 async function forkDisks(
   driver: VmDriver,
-  { sealedOverlay }: TakenCapture,
+  { moment }: TakenCapture,
   disks: readonly string[] | undefined,
 ): Promise<VmWorkspace[] | undefined> {
   const { workspace } = driver.running;
-  if (workspace === undefined || sealedOverlay === undefined || disks === undefined) return undefined;
+  if (workspace === undefined || moment === undefined || disks === undefined) return undefined;
   const { organization, durability } = workspace.record;
-  const versions = await workspace.fork(sealedOverlay, disks);
+  const versions = await workspace.fork(moment, disks);
   return disks.map((disk, index) => ({ organization, disk, durability, version: versions[index] }));
 }
 

@@ -125,12 +125,17 @@ export class CaptureStore {
     }
   }
 
-  /** Deletes a capture. Throws `not_found`, or `invalid_state` while the capture is in use. */
-  async remove(id: string): Promise<void> {
+  /** Throws `not_found`, or `invalid_state` while the capture is in use. */
+  assertUnused(id: string): void {
     const entry = this.#entries.get(id);
     if (entry === undefined) throw new AppError('not_found', `there is no snapshot ${id}`);
     if (entry.users > 0)
       throw new AppError('invalid_state', `the snapshot ${id} is being restored; delete it afterwards`);
+  }
+
+  /** Deletes a capture. Throws `not_found`, or `invalid_state` while the capture is in use. */
+  async remove(id: string): Promise<void> {
+    this.assertUnused(id);
     const trash = join(this.#directory, `${id}${PARTIAL}`);
     renameSync(join(this.#directory, id), trash);
     // Only now: a capture that could not be moved still exists and is listed.

@@ -21,13 +21,17 @@ import { StepTimer } from '../vm/step-timer.ts';
 import { enterStep } from '../vm/steps.ts';
 import { freezeFile, VmDirectory } from '../disk/vm-directory.ts';
 import { DEVICES_NAME } from '../vm/vm-files.ts';
-import { stretched } from '../../lib/waiting/deadline.ts';
+import type { Attachment } from '../workspace/attachment.ts';
 import { tryToSync } from '../workspace/guest-workspace.ts';
+import type { SealedMoment } from '../workspace/sealed-moment.ts';
+import { DeadlineError, stretched, withDeadline } from '../../lib/waiting/deadline.ts';
 
 /** Processes that cannot be frozen by then are saved as they are. */
 const FREEZE_DEADLINE_MS = 500;
 /** The longest deadline that the agent accepts. */
 const LONGEST_FREEZE_DEADLINE_MS = 10_000;
+/** How long a hibernation waits for the object store, while the guest runs. */
+const FLUSH_TIMEOUT_MS = 60_000;
 const THAW_ATTEMPTS = 3;
 const MIB = 1024 * 1024;
 
@@ -55,8 +59,8 @@ export interface TakenCapture {
   /** Digest of the memory file; empty unless durable. */
   memoryDigest: string;
   memoryBytes: number;
-  /** Number of the overlay of the persistent disk that holds its last changes; undefined without a disk. */
-  sealedOverlay: number | undefined;
+  /** The persistent disk of this moment, which the caller disposes; undefined without a disk. */
+  moment: SealedMoment | undefined;
 }
 
 /** Takes a capture. Throws `guest_unreachable` if the VM has ended meanwhile, whichever step detects it. */
@@ -80,9 +84,11 @@ async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
   const sealing = undo.use(await workspace?.beginSeal());
   const overlay = await chain.prepare();
   let isOnTop = false;
+  let moment: SealedMoment | undefined;
   undo.defer(async () => {
     if (!isOnTop) await chain.drop(overlay);
   });
+  using undoMoment = new DisposableStack();
   const frozen = [...chain.numbers];
   const timer = new StepTimer();
   await standStill(job, timer, async () => {
@@ -90,7 +96,7 @@ async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
     await enterStep('capture.disk');
     await chain.push(overlay);
     isOnTop = true;
-    await sealing?.push();
+    moment = undoMoment.use(await sealing?.push());
     timer.end('disk');
   });
   await sealing?.[Symbol.asyncDispose]();
@@ -102,8 +108,8 @@ async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
   freezeFile(join(job.target, 'ram'));
   chain.flattenIfLong();
   await tellingTime;
-  const sealedOverlay = sealing?.sealed;
-  return { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes, sealedOverlay };
+  undoMoment.move();
+  return { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes, moment };
 }
 
 /** Takes a hibernation. The scratch disk needs no new overlay, as this one is not written any more. */
@@ -115,12 +121,10 @@ async function takeAndHold(
   const { chain, workspace } = driver.running;
   await using undo = new AsyncDisposableStack();
   await enterStep('capture.prepare');
-  if (workspace !== undefined) {
-    // Another sandbox may attach the disk, and must find what this guest has written.
-    await tryToSync(() => driver.session(), log);
-    // Most of the disk while the guest runs, and to learn whether the object store answers.
-    await workspace.flush();
-  }
+  // Another sandbox may attach the disk, and must find what this guest has written.
+  if (workspace !== undefined) await tryToSync(() => driver.session(), log);
+  // Most of the disk while the guest runs, and to learn whether the object store answers.
+  await flush(workspace);
   const writer = undo.use(await startWriter(job));
   const sealing = undo.use(await workspace?.beginSeal());
   await chain.settle();
@@ -132,17 +136,30 @@ async function takeAndHold(
   await driver.running.vm.stop();
   timer.end('stop');
   await copyState(job, writer, timer);
-  await sealing?.push();
+  using moment = await sealing?.push();
   await sealing?.[Symbol.asyncDispose]();
   await enterStep('capture.finish');
   directory.linkInto(new VmDirectory(job.target), chain.numbers);
   const { allocatedBytes, digest } = await writer.finish({ sync: job.isDurable });
   freezeFile(join(job.target, 'ram'));
-  const sealedOverlay = sealing?.sealed;
-  const taken = { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes, sealedOverlay };
+  const taken = { ...pauseOf(timer), memoryDigest: digest, memoryBytes: allocatedBytes, moment };
   await hold(taken);
   undo.move();
   return taken;
+}
+
+/** The deadline ends only this wait. */
+async function flush(workspace: Attachment | undefined): Promise<void> {
+  const flushed = workspace?.flush() ?? Promise.resolve();
+  flushed.catch(() => undefined);
+  try {
+    await withDeadline('writing the disk to the object store', FLUSH_TIMEOUT_MS, flushed);
+  } catch (error) {
+    if (!(error instanceof DeadlineError)) throw error;
+    const message =
+      'the object store did not take what the sandbox wrote to its disk in time; try again later';
+    throw new AppError('unavailable', message, { cause: error });
+  }
 }
 
 function startWriter({ driver, directory, memMiB, program, target }: CaptureJob): Promise<MemoryWriter> {

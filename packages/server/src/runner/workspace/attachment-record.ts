@@ -1,7 +1,7 @@
 /** The record of an attached disk, in the directory of its overlays' parent. A starting runner reads it. */
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { findFile } from '../../lib/files/find-file.ts';
 import { writeDurably, writeDurablyLater } from '../../lib/files/durable-file.ts';
 import { DiskDurability, DiskId } from '../../lib/protocol/disk-protocol.ts';
 
@@ -36,13 +36,8 @@ export function writeAttachmentRecordLater(directory: string, record: Attachment
   return writeDurablyLater(join(directory, FILE_NAME), JSON.stringify(record));
 }
 
-/** Returns undefined if there is none: then the overlays never were part of a disk. */
+/** Returns undefined if there is none: then the overlays never were part of a disk. Throws if it cannot be read. */
 export function findAttachmentRecord(directory: string): AttachmentRecord | undefined {
-  let text: string;
-  try {
-    text = readFileSync(join(directory, FILE_NAME), 'utf8');
-  } catch {
-    return undefined;
-  }
-  return AttachmentRecord.parse(JSON.parse(text));
+  const content = findFile(join(directory, FILE_NAME));
+  return content === undefined ? undefined : AttachmentRecord.parse(JSON.parse(content.toString('utf8')));
 }

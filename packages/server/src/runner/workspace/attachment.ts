@@ -12,7 +12,6 @@
  */
 import { dirname } from 'node:path';
 import { AppError } from '@coppice/contract';
-import type { Logger } from 'pino';
 import type { z } from 'zod';
 import { syncLater } from '../../lib/files/durable-file.ts';
 import { invariant } from '../../lib/invariant.ts';
@@ -33,47 +32,19 @@ import {
   ServerStatus,
   type DiskManifest as Manifest,
 } from './block-requests.ts';
-import { BlockServerError, type BlockRequest, type BlockServer } from './block-server.ts';
-import type { OverlayDirectory } from './overlay-directory.ts';
+import { BlockServerError, type BlockRequest } from './block-server.ts';
+import { GuestHold } from './guest-hold.ts';
+import { forkAll, snapshotAnew, type DiskServer } from './disk-moments.ts';
+import { reserveMoment, type SealedMoment } from './sealed-moment.ts';
+import type { AttachedGuest, AttachmentParts, AttachmentState, Sealing } from './attachment.types.ts';
 
 /** Longer than the block server tries to upload one overlay. */
 const DRAIN_TIMEOUT_MS = 15 * 60_000;
 /** A change of the VMM's graph waits for all reads in progress, and the guest with it. */
 const LONG_READ_MS = 500;
 const STATUS_TIMEOUT_MS = 2000;
-
-export interface AttachmentParts {
-  server: Pick<BlockServer, 'ask'>;
-  /** Id of this runner among all holders of disks. */
-  runner: string;
-  unit: string;
-  directory: OverlayDirectory;
-  log: Logger;
-}
-
-export interface AttachmentState {
-  overlays: number[];
-  /** Undefined for an attachment of an earlier runner process. */
-  exportName?: string;
-}
-
-/** The VM that has the disk. */
-export interface AttachedGuest {
-  device: WorkspaceDevice;
-  /** Stops the guest, so that it writes nothing; `reason` is for its callers. */
-  hold: (reason: string) => Promise<void>;
-  goOn: () => Promise<void>;
-  /** Ends the VM: another holder has the disk. */
-  end: () => void;
-}
-
-/** A seal in the making. Until it is disposed no other change of the disk's overlays begins. */
-export interface Sealing extends AsyncDisposable {
-  /** Seals the top. The guest may run or stand still. */
-  push: () => Promise<void>;
-  /** Number of the overlay that {@link push} seals. */
-  readonly sealed: number;
-}
+/** The VMM opens them all, so callers that seal again and again while the store is away must not add more. */
+const MAX_SEALED = 16;
 
 export class Attachment {
   readonly #parts: AttachmentParts;
@@ -84,11 +55,18 @@ export class Attachment {
   #version: { number: number; exportName: string | undefined };
   #guest: AttachedGuest | undefined;
   #isLeft = false;
-  #heldFor: string | undefined;
-  #waitsFor: string | null = null;
+  #isDiscarded = false;
+  /** Whether the VMM may have changed the graph in a call that failed: it has to be asked. */
+  #isUnsettled = false;
+  /** Settles when nothing of the attachment before this one is drained any more. */
+  #predecessor: Promise<void> = Promise.resolve();
   #kept: Promise<void> = Promise.resolve();
+  readonly #hold = new GuestHold(() => this.#guest);
   readonly #graph = new SerialQueue();
   readonly #drains = new SerialQueue();
+
+  /** Why draining does not proceed; null while it does. */
+  waitsFor: string | null = null;
 
   constructor(parts: AttachmentParts, record: AttachmentRecord, { overlays, exportName }: AttachmentState) {
     this.#parts = parts;
@@ -130,9 +108,14 @@ export class Attachment {
     return this.hasGuest ? this.#overlays.length - 1 : this.#overlays.length;
   }
 
-  /** Number of the sealed overlay below the top; 0 if there is none. */
+  /** Whether anything but the top of a guest's disk is to be drained, or the disk to be rolled back. */
+  get mustDrain(): boolean {
+    return this.sealedCount > 0 || this.#record.revert_to !== undefined;
+  }
+
+  /** Number of the sealed overlay below the top; -1 if there is none. */
   get highestSealed(): number {
-    return (this.hasGuest ? this.#overlays.at(-2) : this.#overlays.at(-1)) ?? 0;
+    return (this.hasGuest ? this.#overlays.at(-2) : this.#overlays.at(-1)) ?? -1;
   }
 
   describe(): DiskAttachment {
@@ -143,18 +126,17 @@ export class Attachment {
       dirty_bytes: this.dirtyBytes,
       drained_version: version,
       drained_at,
-      waits_for: this.#waitsFor ?? this.#heldFor ?? null,
+      waits_for: this.waitsFor ?? this.heldFor ?? null,
     };
-  }
-
-  /** Notes why draining does not proceed; null when it does. */
-  set waitsFor(reason: string | null) {
-    this.#waitsFor = reason;
   }
 
   /** The guest has the disk now. */
   join(guest: AttachedGuest): void {
     this.#guest = guest;
+    // A hold may have begun while the VM got the disk.
+    this.#hold
+      .order()
+      .catch((error: unknown) => this.#parts.log.warn({ err: error, unit: this.unit }, 'a VM is not held'));
   }
 
   /** Makes the first overlay, which is empty. It and the record survive a power loss when {@link kept} resolves. */
@@ -180,19 +162,24 @@ export class Attachment {
 
   /** Joins a guest of an earlier runner process, and undoes what that process left unfinished. */
   async adopt(guest: AttachedGuest): Promise<void> {
-    const { directory } = this.#parts;
-    const { overlays: open, versions, top } = await guest.device.list();
-    // The process was killed before the guest had the disk; its create is repeated from the start.
-    if (top === undefined) throw new AppError('guest_unreachable', 'the VM has no disk');
-    for (const number of [...new Set([...directory.list(), ...open])]
-      .filter((each) => each > top)
-      .toReversed())
-      await this.#drop(guest.device, number);
-    this.#overlays = directory.list();
-    for (const number of this.#overlays.slice(0, -1)) directory.freeze(number);
+    const { versions } = await this.#settle(guest.device);
     for (const version of versions)
       if (version < this.#version.number) await guest.device.closeVersion(version);
-    this.#guest = guest;
+    this.join(guest);
+  }
+
+  /** Takes the overlays as the VMM has them, and removes those that are not part of the disk. */
+  async #settle(device: WorkspaceDevice): Promise<{ versions: number[] }> {
+    const { directory } = this.#parts;
+    const { overlays: open, versions, top } = await device.list();
+    // The process was killed before the guest had the disk; its create is repeated from the start.
+    if (top === undefined) throw new AppError('guest_unreachable', 'the VM has no disk');
+    const above = [...new Set([...directory.list(), ...open])].filter((each) => each > top);
+    for (const number of above.toReversed()) await this.#drop(device, number);
+    this.#overlays = directory.list();
+    for (const number of this.#overlays.slice(0, -1)) directory.freeze(number);
+    this.#isUnsettled = false;
+    return { versions };
   }
 
   /** Begins a seal while the guest runs, so that the seal itself takes little time. */
@@ -208,11 +195,19 @@ export class Attachment {
   }
 
   async #openSeal(onDisposed: () => void): Promise<Sealing> {
-    const { directory } = this.#parts;
+    const { directory, log } = this.#parts;
     const { device } = this.#attached;
+    if (this.sealedCount >= MAX_SEALED)
+      throw new BlockServerError('unavailable', 'the object store has not taken what was sealed before');
     await this.#untilCalm();
+    if (this.#isUnsettled) await this.#settle(device);
     const [former, next] = [this.#top, this.#top + 1];
     const { uid, size_bytes: sizeBytes } = this.#record;
+    // A failure is logged: the next seal asks the VMM what became of the overlay.
+    const drop = (): Promise<void> =>
+      this.#drop(device, next).catch((error: unknown) =>
+        log.warn({ err: error, unit: this.unit, overlay: next }, 'an overlay is not removed'),
+      );
     await enterStep('disk.open');
     try {
       directory.create(next, { sizeBytes, uid });
@@ -220,81 +215,90 @@ export class Attachment {
       await device.open(next);
       await directory.sync(former);
     } catch (error) {
-      await this.#drop(device, next);
+      await drop();
       throw error;
     }
     let isPushed = false;
     // A second disposal does nothing.
     return {
-      sealed: former,
       push: async () => {
         await enterStep('disk.seal');
-        await device.push(next);
+        await this.#push(device, { former, next });
         isPushed = true;
-        this.#overlays = [...this.#overlays, next];
-        directory.freeze(former);
+        return reserveMoment(this.#drains, (work) => this.#drainTo(former, work));
       },
       [Symbol.asyncDispose]: async () => {
-        try {
-          if (!isPushed) await this.#drop(device, next);
-        } finally {
-          onDisposed();
-        }
+        if (!isPushed) await drop();
+        onDisposed();
       },
     };
   }
 
-  /** Seals the top of a running guest. Returns its number. */
-  async seal(): Promise<number> {
-    await using sealing = await this.beginSeal();
-    await sealing.push();
-    return sealing.sealed;
+  async #push(device: WorkspaceDevice, { former, next }: { former: number; next: number }): Promise<void> {
+    // A push that is not answered in time may still happen.
+    this.#isUnsettled = true;
+    await device.push(next);
+    this.#overlays = [...this.#overlays, next];
+    this.#isUnsettled = false;
+    this.#parts.directory.freeze(former);
   }
 
-  /**
-   * Drains all overlays up to that one, and then runs `work`, before which no later overlay is drained: the head is the
-   * version of that overlay. Throws {@link BlockServerError}.
-   */
-  drainThrough<T>(number: number, work: (version: number) => Promise<T>): Promise<T> {
-    return this.#drains.run(async () => {
-      // The record changes below.
-      await this.#kept.catch(() => undefined);
-      await this.#revert();
-      for (let [lowest] = this.#overlays; lowest !== undefined && lowest <= number; [lowest] = this.#overlays)
-        await this.#drainLowest(lowest);
-      return work(this.#record.version);
-    });
+  /** Seals the top of a running guest. The caller disposes the result. */
+  async seal(): Promise<SealedMoment> {
+    await using sealing = await this.beginSeal();
+    return await sealing.push();
+  }
+
+  /** Drains all overlays up to that one. Throws {@link BlockServerError}. */
+  drainThrough(number: number): Promise<void> {
+    return this.#drains.run(() => this.#drainTo(number, async () => undefined));
+  }
+
+  async #drainTo<T>(number: number, work: (version: number) => Promise<T>): Promise<T> {
+    // The record changes below.
+    await this.#kept.catch(() => undefined);
+    await this.#revert();
+    for (let [lowest] = this.#overlays; lowest !== undefined && lowest <= number; [lowest] = this.#overlays)
+      await this.#drainLowest(lowest);
+    this.#assertWanted();
+    return work(this.#record.version);
   }
 
   /** Seals and drains all that the guest has written. */
   async flush(): Promise<void> {
-    await this.drainThrough(await this.seal(), async () => undefined);
+    using moment = await this.seal();
+    await moment.drain(async () => undefined);
   }
 
-  /** Names the disk of the moment of a seal, so that its version is kept. Returns the version. */
-  keep(sealed: number, name: string): Promise<CapturedWorkspace> {
-    return this.drainThrough(sealed, async () => {
-      const kept = await this.#ask({ op: 'snapshot', name }, DiskManifest);
-      const { organization, disk } = this.#record;
-      return { organization, disk, version: kept.version, size_bytes: kept.size_bytes };
-    });
+  /** Names the disk of a moment, so that its version is kept. A repetition gives the version that has the name already. */
+  keep(moment: SealedMoment, name: string): Promise<CapturedWorkspace> {
+    return moment.drain(async () => this.#captured(await this.#ask({ op: 'snapshot', name }, DiskManifest)));
   }
 
-  /** Makes new disks from the disk of the moment of a seal. Returns the versions that they begin with. */
-  fork(sealed: number, disks: readonly string[]): Promise<number[]> {
-    return this.drainThrough(sealed, async (version) => {
-      const forks = disks.map((to) => this.#ask({ op: 'fork', version, to }, DiskManifest));
-      const made = await Promise.all(forks).catch((error: unknown) => {
-        throw explainFork(error);
-      });
-      return made.map((fork) => fork.version);
-    });
+  /**
+   * As {@link keep}, for memory of the same moment: the version that an interrupted attempt named is of another moment, and
+   * is replaced. Keeps nothing once `signal` is aborted.
+   */
+  keepAnew(moment: SealedMoment, name: string, signal: AbortSignal): Promise<CapturedWorkspace> {
+    return moment.drain(async (drained) =>
+      this.#captured(await snapshotAnew(this.#server, { name, drained, signal })),
+    );
+  }
+
+  #captured({ version, size_bytes }: Manifest): CapturedWorkspace {
+    const { organization, disk } = this.#record;
+    return { organization, disk, version, size_bytes };
+  }
+
+  /** Makes new disks from the disk of a moment. Returns the versions that they begin with. */
+  fork(moment: SealedMoment, disks: readonly string[]): Promise<number[]> {
+    return moment.drain((version) => forkAll(this.#server, version, disks));
   }
 
   /** Grows the disk. The file system in the guest does not grow. */
   async grow(sizeBytes: number): Promise<void> {
-    const sealed = await this.seal();
-    await this.drainThrough(sealed, async () => {
+    using moment = await this.seal();
+    await moment.drain(async () => {
       await this.#ask({ op: 'grow', size_bytes: sizeBytes }, DiskManifest);
       this.#note({ size_bytes: sizeBytes });
       await this.#graph.run(() => this.#attached.device.grow(sizeBytes));
@@ -318,14 +322,30 @@ export class Attachment {
     // Again, after a seal that was in progress when the VM ended.
     await this.#graph.run(async () => this.#sealAll());
     const highest = this.#overlays.at(-1) ?? 0;
-    await this.drainThrough(highest, () => this.#ask({ op: 'release' }, DiskManifest));
+    await this.#drains.run(() => this.#drainTo(highest, () => this.#ask({ op: 'release' }, DiskManifest)));
     this.#parts.directory.remove();
+    void this.#unload(this.#version.number);
   }
 
-  /** Ends an attachment whose content is not wanted, or not this runner's any more. */
-  discard(): void {
-    const remove = (): void => this.#parts.directory.remove();
-    void this.#kept.then(remove, remove);
+  /**
+   * Ends an attachment whose content is not wanted, or not this runner's any more. Resolves when nothing of it is drained
+   * any more.
+   */
+  async discard(): Promise<void> {
+    this.#isDiscarded = true;
+    await this.#kept.catch(() => undefined);
+    try {
+      this.#parts.directory.remove();
+    } catch (error) {
+      // The next process removes it.
+      this.#parts.log.error({ err: error, unit: this.unit }, 'overlays of a disk are not removed');
+    }
+    await this.#drains.run(async () => undefined);
+    void this.#unload(this.#version.number);
+  }
+
+  #assertWanted(): void {
+    if (this.#isDiscarded) throw new AppError('invalid_state', 'the disk is not attached any more');
   }
 
   /** Whether it may still turn out that the VM instance which this one is to replace keeps the disk. */
@@ -333,22 +353,43 @@ export class Attachment {
     return this.#record.replaces !== undefined;
   }
 
-  /** The VM has the sandbox now: the disk is rolled back before anything is drained. */
-  confirm(): void {
-    this.#note({ replaces: undefined });
+  /** The VM has the sandbox now: the disk is rolled back before anything is drained. Never throws. */
+  confirm(predecessor?: Promise<void>): void {
+    const { replaces: _, ...confirmed } = this.#record;
+    this.#record = confirmed;
+    if (predecessor !== undefined) this.#predecessor = predecessor;
+    try {
+      this.#note({});
+    } catch (error) {
+      // Until it is written with the next change, the record of the VM says the same.
+      this.#parts.log.warn({ err: error, unit: this.unit }, 'the record of a disk was not updated');
+    }
   }
 
-  /** Rolls the disk back. Does nothing for a disk that is not to be rolled back. */
+  /** Rolls the disk back, if that is still to be done. */
+  revert(): Promise<void> {
+    return this.#drains.run(() => this.#revert());
+  }
+
+  /** The guest reads the reverted version afterwards: the one that it is a copy of need not be kept. */
   async #revert(): Promise<void> {
+    await this.#predecessor;
+    this.#assertWanted();
     const { revert_to: version } = this.#record;
     if (version === undefined) return;
     const reverted = await this.#ask({ op: 'revert', version }, DiskManifest);
-    this.#note({ revert_to: undefined, drained_at: new Date(reverted.drained_ms).toISOString() });
+    if (this.hasGuest) await this.#rebase(reverted, { onto: () => this.#overlays[0] });
+    this.#note({
+      revert_to: undefined,
+      version: reverted.version,
+      drained_at: new Date(reverted.drained_ms).toISOString(),
+    });
   }
 
   async #drainLowest(lowest: number): Promise<void> {
     const { directory, unit } = this.#parts;
     await enterStep('disk.drain');
+    this.#assertWanted();
     const drained = await this.#ask(
       {
         op: 'drain',
@@ -360,33 +401,53 @@ export class Attachment {
       { timeoutMs: DRAIN_TIMEOUT_MS },
     );
     await enterStep('disk.rebase');
-    if (this.hasGuest) await this.#rebase(lowest, drained);
-    this.#note({ version: drained.version, drained_at: new Date(drained.drained_ms).toISOString() });
+    if (this.hasGuest)
+      await this.#rebase(drained, {
+        onto: () => this.#overlays.find((each) => each > lowest),
+        closing: lowest,
+      });
+    // Before the record, which cannot be written while the host's disk is full.
     directory.drop(lowest);
     this.#overlays = this.#overlays.filter((number) => number !== lowest);
+    this.#note({ version: drained.version, drained_at: new Date(drained.drained_ms).toISOString() });
   }
 
-  /** Puts the overlay above `lowest` onto the drained version. */
-  async #rebase(lowest: number, { version: number }: Manifest): Promise<void> {
+  /** Puts an overlay, and all above it, onto a version. */
+  async #rebase(
+    { version: number }: Manifest,
+    { onto, closing }: { onto: () => number | undefined; closing?: number },
+  ): Promise<void> {
     const { export: exportName } = await this.#ask({ op: 'load', version: number }, LoadedVersion);
     const former = this.#version;
     await this.#graph.run(async () => {
       const guest = this.#guest;
       if (guest === undefined) return;
       await this.#untilCalm();
-      const above = this.#overlays.find((each) => each > lowest);
-      invariant(above !== undefined, 'the top is not drained while there is a guest');
-      await guest.device.rebase(above, { number, exportName });
+      const overlay = onto();
+      invariant(overlay !== undefined, 'the top is not drained while there is a guest');
+      await guest.device.rebase(overlay, { number, exportName });
       this.#version = { number, exportName };
-      await guest.device.closeOverlay(lowest);
+      if (closing !== undefined) await guest.device.closeOverlay(closing);
       if (former.number !== number) await guest.device.closeVersion(former.number);
     });
-    if (former.number !== number) await this.#ask({ op: 'unload', version: former.number }, Nothing);
+    const unused = this.#version.number === number ? former.number : number;
+    if (former.number !== number) await this.#unload(unused);
+  }
+
+  /** The block server forgets a version that no VM needs. It loads it again if one connects. Never rejects. */
+  async #unload(version: number): Promise<void> {
+    try {
+      await this.#ask({ op: 'unload', version }, Nothing);
+    } catch (error) {
+      this.#parts.log.debug({ err: error, unit: this.unit, version }, 'a version stays loaded');
+    }
   }
 
   async #drop(device: WorkspaceDevice, number: number): Promise<void> {
+    this.#isUnsettled = true;
     await device.closeOverlay(number);
     this.#parts.directory.drop(number);
+    this.#isUnsettled = false;
   }
 
   /** Returns the failure of the object store if nothing has succeeded since. */
@@ -409,29 +470,35 @@ export class Attachment {
     return head.runner === this.#parts.runner && head.epoch === this.#record.epoch;
   }
 
+  /** The block server, for requests about this disk. */
+  get #server(): DiskServer {
+    return (request, answer) => this.#ask(request, answer);
+  }
+
   #ask<T>(request: BlockRequest, answer: z.ZodType<T>, how?: { timeoutMs: number }): Promise<T> {
     const { organization: org, disk, epoch } = this.#record;
     const { server, runner } = this.#parts;
     return server.ask({ org, disk, runner, epoch, ...request }, answer, how);
   }
 
-  /** Stops the guest because nothing that it writes could be kept. */
+  /** Stops the guest because nothing that it writes could be kept. Repeat it until {@link goOn}: a VM may not obey. */
   async hold(reason: string): Promise<void> {
-    if (this.#heldFor !== undefined || this.#guest === undefined) return;
-    this.#heldFor = reason;
-    this.#parts.log.warn({ unit: this.unit, reason }, 'a VM is held');
-    await this.#guest.hold(reason);
+    if (!this.#hold.has(reason)) this.#parts.log.warn({ unit: this.unit, reason }, 'a VM is held');
+    await this.#hold.add(reason);
   }
 
-  async goOn(): Promise<void> {
-    if (this.#heldFor === undefined) return;
-    this.#heldFor = undefined;
-    this.#parts.log.info({ unit: this.unit }, 'a held VM continues');
-    await this.#guest?.goOn();
+  async goOn(reason: string): Promise<void> {
+    if (this.#hold.has(reason))
+      this.#parts.log.info({ unit: this.unit, reason }, 'a reason to hold a VM is gone');
+    await this.#hold.delete(reason);
+  }
+
+  isHeldFor(reason: string): boolean {
+    return this.#hold.has(reason);
   }
 
   get heldFor(): string | undefined {
-    return this.#heldFor;
+    return this.#hold.reason;
   }
 
   /** Another holder has the disk: what is on this host and not in the object store is lost. */
@@ -443,9 +510,11 @@ export class Attachment {
     this.#guest?.end();
   }
 
+  /** Not in memory either if it cannot be written: the next process must not know less than this one acted on. */
   #note(change: Partial<AttachmentRecord>): void {
-    this.#record = { ...this.#record, ...change };
-    writeAttachmentRecord(this.#parts.directory.path, this.#record);
+    const record = { ...this.#record, ...change };
+    writeAttachmentRecord(this.#parts.directory.path, record);
+    this.#record = record;
   }
 
   get #attached(): AttachedGuest {
@@ -458,10 +527,4 @@ export class Attachment {
     invariant(top !== undefined, 'an attached disk has at least one overlay');
     return top;
   }
-}
-
-/** A disk that exists was made by an attempt that was interrupted, so it is of another moment than the memory. */
-function explainFork(error: unknown): unknown {
-  if (!(error instanceof BlockServerError) || error.reason !== 'exists') return error;
-  return new AppError('guest_unreachable', 'the fork was interrupted; try again', { cause: error });
 }

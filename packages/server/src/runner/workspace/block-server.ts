@@ -17,6 +17,7 @@ const ANSWER_TIMEOUT_MS = 30_000;
 /** A request is repeated that often when the block server restarts during it. */
 const ATTEMPTS = 3;
 const PAUSE_MS = 200;
+const RESTART_PAUSE_MS = 200;
 /** The child's descriptor of the directory of overlays. */
 const OVERLAYS_FD = 3;
 
@@ -168,15 +169,24 @@ export class BlockServer implements Disposable {
     return client;
   }
 
-  /** Reads of VMs wait for the next block server, so it is started without a request. */
   #end(child: ChildProcessWithoutNullStreams, reason: string): void {
     child.kill('SIGKILL');
     this.#child = undefined;
-    if (this.#isClosed) return;
+    if (!this.#isClosed) this.#restart(reason);
+  }
+
+  /** Reads of VMs wait for the next block server, so it is started without a request. */
+  #restart(reason: string): void {
     this.#options.log.error({ reason }, 'the block server is started again');
     setTimeout(() => {
-      if (!this.#isClosed) this.#child ??= this.#start();
-    }, PAUSE_MS).unref();
+      if (this.#isClosed) return;
+      try {
+        this.#child ??= this.#start();
+      } catch (error) {
+        // Without free descriptors, for example.
+        this.#restart(String(error));
+      }
+    }, RESTART_PAUSE_MS).unref();
   }
 }
 

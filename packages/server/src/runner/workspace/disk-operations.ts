@@ -1,13 +1,13 @@
 /** Operations on persistent disks that control asks for, on disks that are attached here and on those that are not. */
-import { spawn } from 'node:child_process';
-import { createWriteStream, mkdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import { once } from 'node:events';
+import { createWriteStream, mkdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { AppError } from '@coppice/contract';
 import type { z } from 'zod';
 import { runCommand } from '../../lib/process/run-command.ts';
-import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import {
   CollectedDisks,
   StoredDisk,
@@ -18,9 +18,12 @@ import {
   type ForkDisk,
   type TakeSnapshot,
 } from '../../lib/protocol/disk-protocol.ts';
+import { DeadlineError } from '../../lib/waiting/deadline.ts';
+import { SingleFlight } from '../../lib/waiting/single-flight.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
 import type { Attachment } from './attachment.ts';
+import type { SealedMoment } from './sealed-moment.ts';
 import { DiskManifest, Nothing } from './block-requests.ts';
 import { BlockServerError, type BlockServer } from './block-server.ts';
 import { growWorkspace, syncWorkspace, whileFrozen } from './guest-workspace.ts';
@@ -55,6 +58,8 @@ export interface DiskKey {
 
 export class DiskOperations {
   readonly #parts: DiskOperationsParts;
+  readonly #creates = new SingleFlight<DiskState>();
+  #lastImage = 0;
 
   constructor(parts: DiskOperationsParts) {
     this.#parts = parts;
@@ -83,11 +88,15 @@ export class DiskOperations {
     }
   }
 
-  /** Creates a disk with an empty file system. */
-  async create(key: DiskKey, sizeBytes: number): Promise<DiskState> {
-    const { directory, mke2fs } = this.#parts;
-    const name = `${key.disk}.ext4`;
-    const path = join(directory, name);
+  /** Creates a disk with an empty file system. A repeated request joins one that is running. */
+  create(key: DiskKey, sizeBytes: number): Promise<DiskState> {
+    const flight = `${key.organization}/${key.disk}/${sizeBytes}`;
+    return this.#creates.run(flight, () => this.#create(key, sizeBytes));
+  }
+
+  async #create(key: DiskKey, sizeBytes: number): Promise<DiskState> {
+    const { mke2fs } = this.#parts;
+    const { name, path } = this.#newImage();
     try {
       writeFileSync(path, '', { mode: 0o644 });
       truncateSync(path, sizeBytes);
@@ -105,13 +114,15 @@ export class DiskOperations {
     content: Readable,
     how: { format: DiskFormat; sizeBytes: number },
   ): Promise<DiskState> {
-    const { directory, disk } = this.#parts;
-    const name = `${key.disk}.image`;
-    const path = join(directory, name);
+    const { disk } = this.#parts;
+    const { name, path } = this.#newImage();
     try {
+      let sizeBytes = 0;
       let sinceCheck = 0;
       const meter = async function* (source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
         for await (const chunk of source) {
+          sizeBytes += chunk.length;
+          assertImageSize(sizeBytes, how);
           sinceCheck += chunk.length;
           if (sinceCheck > 64 * MIB) {
             disk.assertRoom(128);
@@ -121,14 +132,18 @@ export class DiskOperations {
         }
       };
       await pipeline(content, meter, createWriteStream(path, { mode: 0o644 }));
-      const { size } = statSync(path);
-      if (how.format === 'raw' && size > how.sizeBytes)
-        throw new AppError('invalid_request', `the image has ${size} bytes, and the disk ${how.sizeBytes}`);
       await this.#importFile(key, { name, ...how });
     } finally {
       rmSync(path, { force: true });
     }
     return this.state(key);
+  }
+
+  /** A name of its own for each attempt: control repeats a request while the first is still reading its file. */
+  #newImage(): { name: string; path: string } {
+    this.#lastImage += 1;
+    const name = `${this.#lastImage}.image`;
+    return { name, path: join(this.#parts.directory, name) };
   }
 
   async #importFile(
@@ -147,15 +162,7 @@ export class DiskOperations {
   export(key: DiskKey, how: { version?: number; format: DiskFormat }): Readable {
     const { command, args, env } = this.#parts.server.exportCommand(key, how);
     const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
-    let said = '';
-    child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString('utf8')).slice(-2000)));
-    child.on('error', (error) => child.stdout.destroy(error));
-    child.once('exit', (code) => {
-      if (code !== 0)
-        child.stdout.destroy(new AppError('internal', `the disk was not exported: ${said.trim()}`));
-    });
-    child.stdout.once('close', () => child.kill());
-    return child.stdout;
+    return Readable.from(readAll(child), { objectMode: false });
   }
 
   async remove(key: DiskKey): Promise<void> {
@@ -175,8 +182,7 @@ export class DiskOperations {
   async snapshot(key: DiskKey, { snapshot, sync }: TakeSnapshot): Promise<DiskVersion> {
     const attachment = this.#parts.workspaces.find(key.organization, key.disk);
     const keep = async (): Promise<{ version: number; size_bytes: number }> => {
-      if (attachment?.hasGuest === true)
-        return attachment.keep(await this.#sealed(attachment, sync), snapshot);
+      if (attachment?.hasGuest === true) return this.#keepSealed(attachment, { snapshot, sync });
       await this.#assertFree(key);
       return this.#ask({ op: 'snapshot', name: snapshot }, key, DiskManifest);
     };
@@ -184,15 +190,26 @@ export class DiskOperations {
     return { version: kept.version, size_bytes: kept.size_bytes, created_at: new Date().toISOString() };
   }
 
-  async #sealed(attachment: Attachment, sync: boolean): Promise<number> {
-    if (!sync) return attachment.seal();
-    const session = await this.#parts.sessionOf(attachment.record.vm_id);
-    await using sealing = await attachment.beginSeal();
-    await whileFrozen(session, () => sealing.push());
-    return sealing.sealed;
+  async #keepSealed(attachment: Attachment, { snapshot, sync }: TakeSnapshot): Promise<CapturedWorkspace> {
+    using moment = sync ? await this.#sealSynced(attachment) : await attachment.seal();
+    return await attachment.keep(moment, snapshot);
   }
 
+  async #sealSynced(attachment: Attachment): Promise<SealedMoment> {
+    const session = await this.#parts.sessionOf(attachment.record.vm_id);
+    await using sealing = await attachment.beginSeal();
+    using undo = new DisposableStack();
+    const moment = await whileFrozen(session, async () => undo.use(await sealing.push()));
+    undo.move();
+    return moment;
+  }
+
+  /** Waits for a rollback to that version, which needs it. */
   async removeSnapshot(key: DiskKey, version: number): Promise<void> {
+    const needed = this.#parts.workspaces.findReverting(key.organization, key.disk, version);
+    if (needed?.isReplacement === true)
+      throw new AppError('unavailable', 'the sandbox is being rolled back to this snapshot; try again later');
+    await needed?.revert();
     await this.#ask({ op: 'remove_snapshot', version }, key, Nothing);
   }
 
@@ -272,4 +289,35 @@ function describeHeld(attachment: Attachment): DiskState {
   const { disk, version, size_bytes, drained_at } = attachment.record;
   const described = attachment.describe();
   return { disk, version, size_bytes, drained_at, attachment: described, is_held_elsewhere: false };
+}
+
+/** A qcow2 file is larger than its content, and may have more of it than the disk. */
+const QCOW2_OVERHEAD = 2;
+
+function assertImageSize(
+  bytes: number,
+  { format, sizeBytes }: { format: DiskFormat; sizeBytes: number },
+): void {
+  const limit = format === 'raw' ? sizeBytes : QCOW2_OVERHEAD * sizeBytes + 64 * MIB;
+  if (bytes > limit)
+    throw new AppError(
+      'invalid_request',
+      `the image has more than ${limit} bytes, and the disk ${sizeBytes}`,
+    );
+}
+
+/** Yields the output of a program. Its end is the end of the content only if the program succeeds. */
+async function* readAll(child: ChildProcessByStdio<null, Readable, Readable>): AsyncGenerator<Buffer> {
+  let said = '';
+  child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString('utf8')).slice(-2000)));
+  // Also rejects if the program cannot be started.
+  const ended = once(child, 'close') as Promise<[code: number | null]>;
+  ended.catch(() => undefined);
+  try {
+    for await (const chunk of child.stdout) yield chunk as Buffer;
+    const [code] = await ended;
+    if (code !== 0) throw new AppError('internal', `the disk was not exported: ${said.trim()}`);
+  } finally {
+    child.kill();
+  }
 }

@@ -13,6 +13,7 @@ class FakeAttachment {
   isReplacement = false;
   dirtyBytes = 0;
   topBytes = 0;
+  mustDrain = true;
   sealedCount = 1;
   highestSealed = 0;
   heldFor: string | undefined;
@@ -25,6 +26,10 @@ class FakeAttachment {
 
   async findStoreFailure(): Promise<string> {
     return 'the store is away';
+  }
+
+  isHeldFor(reason: string): boolean {
+    return this.heldFor === reason;
   }
 
   async hold(reason: string): Promise<void> {
@@ -65,7 +70,7 @@ test('a drain that takes long says what it waits for, and nothing when it procee
   const attachment = begin(t);
   await pollUntil({ step: 'the reason', ...WAIT }, () => attachment.waitsFor ?? undefined);
   assert.equal(attachment.waitsFor, 'the store is away');
-  attachment.sealedCount = 0;
+  attachment.mustDrain = false;
   attachment.drain.resolve(undefined);
   await pollUntil({ step: 'the end of the reason', ...WAIT }, () =>
     attachment.waitsFor === null ? true : undefined,

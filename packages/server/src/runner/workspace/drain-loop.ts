@@ -17,10 +17,12 @@ const SEAL_AFTER_BYTES = 64 << 20;
 const MAX_SEALED = 8;
 const MIN_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 10_000;
-/** The block server tries again for many minutes before it reports a store that fails. */
-const LATE_MS = 3000;
+
+/** A drain that takes longer is told to callers. */
+const LONG_DRAIN_MS = 3000;
 
 const FULL = 'more data waits for the object store than may wait on this host';
+const SLOW = 'the object store has not taken the data yet';
 
 export interface DrainLoopOptions {
   attachment: Attachment;
@@ -31,20 +33,24 @@ export interface DrainLoopOptions {
   log: Logger;
 }
 
+type Activity = 'limit' | 'seal' | 'drain' | 'release' | 'ask';
+
 export class DrainLoop {
   readonly #options: DrainLoopOptions;
+  /** What is in progress, with the time of its begin: a store that hangs must not end the check of the limit. */
+  readonly #busy = new Map<Activity, number>();
   #nap = new AbortController();
   #isLeft = false;
   #isClosed = false;
   #lastSealAt = performance.now();
-  #pauseMs = CHECK_MS;
-  #lookedAt = performance.now();
+  /** After failures nothing is drained until then. */
+  #restsUntil = 0;
+  #pauseMs = 0;
   readonly #released = Promise.withResolvers<undefined>();
 
   constructor(options: DrainLoopOptions) {
     this.#options = options;
     void this.#run();
-    void this.#watch();
   }
 
   /** Settles when the disk is released, and not when the loop is closed before. */
@@ -54,8 +60,9 @@ export class DrainLoop {
 
   /** Drains all and releases the disk: the VM is gone. */
   leave(): void {
-    this.#options.attachment.leave();
     this.#isLeft = true;
+    this.#restsUntil = 0;
+    this.#options.attachment.leave();
     this.#nap.abort();
   }
 
@@ -66,80 +73,105 @@ export class DrainLoop {
   }
 
   async #run(): Promise<void> {
-    while (!this.#isClosed && !(await this.#look())) {
+    while (!this.#isClosed) {
+      this.#look();
       this.#nap = new AbortController();
       const { signal } = this.#nap;
-      this.#lookedAt = performance.now();
-      await delay(this.#pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
-      this.#lookedAt = performance.now();
-    }
-    this.#isClosed = true;
-  }
-
-  /** Keeps the bound, and notes what a drain waits for, also during a drain that takes long. */
-  async #watch(): Promise<void> {
-    const { attachment, log } = this.#options;
-    while (!this.#isClosed) {
-      try {
-        await this.#keepBound();
-        if (performance.now() - this.#lookedAt > LATE_MS)
-          attachment.waitsFor = await attachment.findStoreFailure();
-      } catch (error) {
-        log.debug({ err: error, unit: attachment.unit }, 'a disk that is being drained was not looked at');
-      }
-      await delay(CHECK_MS, undefined, { ref: false });
+      await delay(CHECK_MS, undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
 
-  async #keepBound(): Promise<void> {
-    const { attachment, maxDirtyBytes } = this.#options;
-    if (!attachment.hasGuest || attachment.isReplacement) return;
-    const { dirtyBytes } = attachment;
-    if (dirtyBytes > maxDirtyBytes) await attachment.hold(FULL);
-    else if (attachment.heldFor === FULL && dirtyBytes < maxDirtyBytes / 2) await attachment.goOn();
+  #look(): void {
+    const { attachment } = this.#options;
+    const isResting = performance.now() < this.#restsUntil;
+    if (this.#isLeft) {
+      if (!isResting) this.#begin('release', () => this.#release());
+    } else if (attachment.hasGuest && !attachment.isReplacement) {
+      this.#begin('limit', () => this.#limit());
+      if (this.#mustSeal()) this.#begin('seal', () => this.#seal());
+      if (attachment.mustDrain && !isResting) this.#begin('drain', () => this.#drain());
+    }
+    const since = this.#busy.get('release') ?? this.#busy.get('drain') ?? Infinity;
+    if (performance.now() - since > LONG_DRAIN_MS) this.#begin('ask', () => this.#askReason());
   }
 
-  /** Returns whether there is nothing more to do. */
-  async #look(): Promise<boolean> {
-    const { attachment, onReleased } = this.#options;
-    const isLeft = this.#isLeft;
-    try {
-      if (isLeft) await attachment.release();
-      else await this.#proceed();
-      attachment.waitsFor = null;
-      this.#pauseMs = CHECK_MS;
-    } catch (error) {
-      const isLost = error instanceof BlockServerError && error.reason === 'stale';
-      if (!isLost) this.#note(error);
-      else attachment.lose();
-      if (!isLost || !isLeft) return false;
-      attachment.discard();
-    }
-    if (!isLeft) return false;
+  /** Begins an activity that is not in progress. Its failure is noted. */
+  #begin(activity: Activity, work: () => Promise<void>): void {
+    if (this.#busy.has(activity)) return;
+    this.#busy.set(activity, performance.now());
+    const { log, attachment } = this.#options;
+    work()
+      .catch((error: unknown) => this.#fail(error))
+      .catch((error: unknown) => log.error({ err: error, unit: attachment.unit }, 'a disk is neglected'))
+      .finally(() => this.#busy.delete(activity));
+  }
+
+  async #fail(error: unknown): Promise<void> {
+    const { attachment } = this.#options;
+    const isLost = error instanceof BlockServerError && error.reason === 'stale';
+    if (!isLost) return this.#note(error);
+    attachment.lose();
+    if (this.#isLeft) await this.#discard();
+  }
+
+  async #discard(): Promise<void> {
+    this.#end();
+    await this.#options.attachment.discard();
+  }
+
+  #end(): void {
+    this.close();
     this.#released.resolve(undefined);
-    onReleased();
-    return true;
+    this.#options.onReleased();
   }
 
   #note(error: unknown): void {
     const { attachment, log } = this.#options;
     const { unit, dirtyBytes: dirty_bytes } = attachment;
-    // A seal that failed, and whose overlay could not be closed either: the first error is the reason.
-    const reason: unknown = error instanceof SuppressedError ? error.suppressed : error;
-    attachment.waitsFor = reason instanceof Error ? reason.message : String(reason);
+    attachment.waitsFor = error instanceof Error ? error.message : String(error);
     this.#pauseMs = Math.min(Math.max(2 * this.#pauseMs, MIN_PAUSE_MS), MAX_PAUSE_MS);
+    this.#restsUntil = performance.now() + this.#pauseMs;
     log.warn({ err: error, unit, dirty_bytes }, 'a disk is not drained');
   }
 
-  async #proceed(): Promise<void> {
+  #succeed(): void {
+    this.#options.attachment.waitsFor = null;
+    this.#pauseMs = 0;
+  }
+
+  async #release(): Promise<void> {
+    await this.#options.attachment.release();
+    this.#succeed();
+    this.#end();
+  }
+
+  /** The block server tries again for many minutes before it reports a store that fails. */
+  async #askReason(): Promise<void> {
     const { attachment } = this.#options;
-    if (!attachment.hasGuest || attachment.isReplacement) return;
-    if (this.#mustSeal()) {
-      await attachment.seal();
-      this.#lastSealAt = performance.now();
-    }
-    if (attachment.sealedCount > 0)
-      await attachment.drainThrough(attachment.highestSealed, async () => undefined);
+    const failure = await attachment.findStoreFailure().catch(() => null);
+    if (this.#busy.has('drain') || this.#busy.has('release')) attachment.waitsFor = failure ?? SLOW;
+  }
+
+  /** Repeats what a VM did not obey. */
+  async #limit(): Promise<void> {
+    const { attachment, maxDirtyBytes } = this.#options;
+    const dirtyBytes = attachment.dirtyBytes;
+    const isHeld = attachment.isHeldFor(FULL);
+    if (dirtyBytes > maxDirtyBytes || (isHeld && dirtyBytes >= maxDirtyBytes / 2))
+      await attachment.hold(FULL);
+    else await attachment.goOn(FULL);
+  }
+
+  async #seal(): Promise<void> {
+    using _ = await this.#options.attachment.seal();
+    this.#lastSealAt = performance.now();
+    this.#nap.abort();
+  }
+
+  async #drain(): Promise<void> {
+    const { attachment } = this.#options;
+    await attachment.drainThrough(attachment.highestSealed);
+    this.#succeed();
   }
 
   #mustSeal(): boolean {

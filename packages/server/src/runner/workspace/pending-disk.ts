@@ -90,8 +90,13 @@ export class PendingDisk implements DiskForVm {
     if (this.#isBound) this.#taken = this.#take();
     this.#isBound = false;
     const taken = await this.#taken;
-    this.#isBound = true;
-    const attachment = this.#workspaces.bind(taken, place);
+    let attachment: Attachment;
+    try {
+      attachment = this.#workspaces.bind(taken, place);
+    } finally {
+      // A VM instance that got it in part gives it up itself.
+      this.#isBound = this.#workspaces.findOfUnit(place.unit) !== undefined;
+    }
     const { asked, version, drainedAt: drained_at, isRecovered: is_recovered } = taken;
     return { attachment, mounted: { disk: asked.disk, version, drained_at, is_recovered } };
   }

@@ -5,18 +5,20 @@
  *   a runner that starts: adopted with its VM, or left
  */
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import { findFile } from '../../lib/files/find-file.ts';
 import { writeDurably } from '../../lib/files/durable-file.ts';
 import type { CapturedWorkspace, VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { invariant } from '../../lib/invariant.ts';
 import type { WorkspaceFiles, WorkspaceSource } from '../vm/workspace-device.ts';
-import { Attachment, type AttachedGuest, type AttachmentState } from './attachment.ts';
+import { Attachment } from './attachment.ts';
+import type { AttachedGuest, AttachmentState } from './attachment.types.ts';
 import { findAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
-import { DiskManifest, LoadedVersion, TakenDisk } from './block-requests.ts';
+import { DiskManifest, LoadedVersion, Nothing, TakenDisk } from './block-requests.ts';
 import { BlockServerError, type BlockServer } from './block-server.ts';
 import { DrainLoop } from './drain-loop.ts';
 import { OverlayDirectory } from './overlay-directory.ts';
@@ -70,6 +72,8 @@ export class Workspaces implements Disposable {
   readonly #lease: RunnerLease;
   /** Attachments of earlier runner processes that are neither adopted nor left yet. */
   readonly #found = new Map<string, AttachmentRecord>();
+  /** VM instances with a disk whose record cannot be read. Nothing of them is removed. */
+  readonly #unreadable = new Set<string>();
 
   constructor(options: WorkspacesOptions) {
     const { server, directory, log } = options;
@@ -79,7 +83,8 @@ export class Workspaces implements Disposable {
     this.#lease = new RunnerLease({
       server,
       runner: this.#runner,
-      isNeeded: () => this.#held.size > 0,
+      path: join(directory, 'lease.json'),
+      isNeeded: () => this.#held.size > 0 || this.#taking.size > 0,
       onDoubt: () => this.#forEach((attachment) => attachment.hold(LEASE_DOUBT)),
       onCertain: () => this.#forEach((attachment) => this.#checkHeld(attachment)),
       log,
@@ -99,6 +104,13 @@ export class Workspaces implements Disposable {
   find(organization: string, disk: string): Attachment | undefined {
     return this.attachments.find(
       ({ record, isReplacement }) => !isReplacement && keyOf(record) === keyOf({ organization, disk }),
+    );
+  }
+
+  /** Returns the attachment that is still to be rolled back to that version. */
+  findReverting(organization: string, disk: string, version: number): Attachment | undefined {
+    return this.attachments.find(
+      ({ record }) => record.revert_to === version && keyOf(record) === keyOf({ organization, disk }),
     );
   }
 
@@ -136,7 +148,9 @@ export class Workspaces implements Disposable {
         const isRecovered = taken.recovered;
         return { asked, vmId, epoch, version, sizeBytes, exportName: loaded.export, drainedAt, isRecovered };
       } catch (error) {
-        await server.ask({ op: 'release', org, disk, runner: this.#runner, epoch }, DiskManifest);
+        await this.#giveBack({ organization: org, disk, epoch, version }).catch((cause: unknown) =>
+          this.#options.log.warn({ err: cause, disk }, 'a disk that no VM got is not released'),
+        );
         throw error;
       }
     } catch (error) {
@@ -146,10 +160,28 @@ export class Workspaces implements Disposable {
   }
 
   /** Gives a taken disk up that no VM got. */
-  async abandon({ asked, epoch }: TakenWorkspace): Promise<void> {
-    const { organization: org, disk } = asked;
-    this.#taking.delete(keyOf(asked));
-    await this.#options.server.ask({ op: 'release', org, disk, runner: this.#runner, epoch }, DiskManifest);
+  async abandon({ asked, epoch, version }: TakenWorkspace): Promise<void> {
+    try {
+      await this.#giveBack({ ...asked, epoch, version });
+    } finally {
+      this.#taking.delete(keyOf(asked));
+    }
+  }
+
+  async #giveBack({
+    organization: org,
+    disk,
+    epoch,
+    version,
+  }: {
+    organization: string;
+    disk: string;
+    epoch: number;
+    version: number;
+  }): Promise<void> {
+    const { server } = this.#options;
+    await server.ask({ op: 'release', org, disk, runner: this.#runner, epoch }, DiskManifest);
+    await server.ask({ op: 'unload', org, disk, version }, Nothing);
   }
 
   /** Releases a disk that an earlier process took for a VM which never came to be. */
@@ -189,10 +221,8 @@ export class Workspaces implements Disposable {
   async lend(captured: CapturedWorkspace, { unit, uid }: DiskPlace): Promise<WorkspaceSource | undefined> {
     const { organization: org, disk, version, size_bytes: sizeBytes } = captured;
     try {
-      const { export: exportName } = await this.#options.server.ask(
-        { op: 'load', org, disk, version },
-        LoadedVersion,
-      );
+      const request = { op: 'load', org, disk, version };
+      const { export: exportName } = await this.#options.server.ask(request, LoadedVersion);
       this.#directoryOf(unit).create(LENT_OVERLAY, { sizeBytes, uid });
       return { version: { number: version, exportName }, overlay: LENT_OVERLAY, sizeBytes };
     } catch (error) {
@@ -219,11 +249,10 @@ export class Workspaces implements Disposable {
     return this.#begin(unit, record, { overlays: [0], exportName: loaded.export });
   }
 
-  /** The replacement has the sandbox. Nothing of the other VM instance is drained any more. */
+  /** The replacement has the sandbox. Nothing of the other VM instance is drained any more. Never throws. */
   replaced(replacement: Attachment): void {
     const { replaces } = replacement.record;
-    replacement.confirm();
-    if (replaces !== undefined) this.#discard(replaces);
+    replacement.confirm(replaces === undefined ? undefined : this.#discard(replaces));
   }
 
   #begin(unit: string, record: AttachmentRecord, state: AttachmentState): Attachment {
@@ -240,6 +269,7 @@ export class Workspaces implements Disposable {
    * none.
    */
   async adopt(unit: string, guest: AttachedGuest): Promise<Attachment | undefined> {
+    if (this.#unreadable.has(unit)) throw new AppError('internal', 'the record of its disk cannot be read');
     const record = this.#found.get(unit);
     if (record === undefined) return undefined;
     this.#found.delete(unit);
@@ -255,16 +285,21 @@ export class Workspaces implements Disposable {
   /** The VM instance is gone, or never came to be. Its disk is drained and released in the background. */
   leave(unit: string): void {
     const held = this.#held.get(unit);
-    if (held?.attachment.isReplacement === true) this.#discard(unit);
+    if (held?.attachment.isReplacement === true) void this.#discard(unit);
     else if (held !== undefined) held.loop.leave();
-    else if (!this.#found.has(unit)) this.#directoryOf(unit).remove();
+    else if (!this.#found.has(unit)) this.#remove(unit);
   }
 
-  #discard(unit: string): void {
+  #remove(unit: string): void {
+    if (!this.#unreadable.has(unit)) this.#directoryOf(unit).remove();
+  }
+
+  /** Resolves when nothing of it is drained any more. Never rejects. */
+  async #discard(unit: string): Promise<void> {
     const held = this.#held.get(unit);
-    held?.loop.close();
-    held?.attachment.discard();
     this.#held.delete(unit);
+    held?.loop.close();
+    await held?.attachment.discard();
   }
 
   /**
@@ -275,15 +310,16 @@ export class Workspaces implements Disposable {
     for (const [unit, record] of this.#found) {
       this.#found.delete(unit);
       const isUnconfirmed = record.replaces !== undefined && !superseded.has(record.replaces);
-      if (superseded.has(unit) || isUnconfirmed) this.#directoryOf(unit).remove();
+      if (superseded.has(unit) || isUnconfirmed) this.#remove(unit);
       else {
-        const { replaces: _, ...confirmed } = record;
-        this.#enter(unit, confirmed, { overlays: [] });
+        const attachment = this.#enter(unit, record, { overlays: [] });
+        // On disk too: the record of the VM, which says the same, is removed before all is drained.
+        if (attachment.isReplacement) attachment.confirm();
         this.leave(unit);
       }
     }
     for (const unit of readdirSync(this.#options.directory))
-      if (UNIT.test(unit) && !live.has(unit) && !this.#held.has(unit)) this.#directoryOf(unit).remove();
+      if (UNIT.test(unit) && !live.has(unit) && !this.#held.has(unit)) this.#remove(unit);
   }
 
   /** The VMs keep their disks; the next runner process adopts them. */
@@ -326,14 +362,16 @@ export class Workspaces implements Disposable {
   /** Throws `disk_changed` if the guest's mounted version is not the content of the disk any more. */
   async #assertUnchanged({ organization: org, disk, version }: VmWorkspace, root: string): Promise<void> {
     if (version === undefined) return;
-    const mounted = await this.#options.server.ask({ op: 'load', org, disk, version }, LoadedVersion);
+    const { server } = this.#options;
+    const mounted = await server.ask({ op: 'load', org, disk, version }, LoadedVersion);
+    await server.ask({ op: 'unload', org, disk, version }, Nothing);
     if (mounted.root === root) return;
     throw new AppError('disk_changed', 'the disk was written to since the sandbox was hibernated');
   }
 
   async #checkHeld(attachment: Attachment): Promise<void> {
     if (await attachment.isHeld()) {
-      if (attachment.heldFor === LEASE_DOUBT) await attachment.goOn();
+      await attachment.goOn(LEASE_DOUBT);
     } else attachment.lose();
   }
 
@@ -346,8 +384,14 @@ export class Workspaces implements Disposable {
   #findLeftovers(): void {
     for (const unit of readdirSync(this.#options.directory)) {
       if (!UNIT.test(unit)) continue;
-      const record = findAttachmentRecord(this.#directoryOf(unit).path);
-      if (record !== undefined) this.#found.set(unit, record);
+      try {
+        const record = findAttachmentRecord(this.#directoryOf(unit).path);
+        if (record !== undefined) this.#found.set(unit, record);
+      } catch (error) {
+        // One disk must not keep the service from starting. Its data stays for the operator.
+        this.#unreadable.add(unit);
+        this.#options.log.error({ err: error, unit }, 'the record of a disk cannot be read');
+      }
     }
   }
 
@@ -364,11 +408,9 @@ function keyOf({ organization, disk }: { organization: string; disk: string }): 
 /** A new id for each data directory: two that are copies of each other must not hold disks with one lease. */
 function openRunnerId(directory: string): string {
   const path = join(directory, 'runner-id');
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    const id = `runner-${randomBytes(16).toString('hex')}`;
-    writeDurably(path, id);
-    return id;
-  }
+  const found = findFile(path)?.toString('utf8');
+  if (found !== undefined) return found;
+  const id = `runner-${randomBytes(16).toString('hex')}`;
+  writeDurably(path, id);
+  return id;
 }

@@ -1,0 +1,45 @@
+/** What is made of the disk of one moment in the object store, while nothing later is drained. */
+import { AppError } from '@coppice/contract';
+import type { z } from 'zod';
+import { DiskManifest, Nothing } from './block-requests.ts';
+import { BlockServerError, type BlockRequest } from './block-server.ts';
+
+/** Asks the block server about one disk. */
+export type DiskServer = <T>(request: BlockRequest, answer: z.ZodType<T>) => Promise<T>;
+
+/**
+ * Names the head, whose content is that of version `drained`. A version that has the name already is of an earlier moment,
+ * and is replaced. Keeps nothing once `signal` is aborted.
+ */
+export async function snapshotAnew(
+  ask: DiskServer,
+  { name, drained, signal }: { name: string; drained: number; signal: AbortSignal },
+): Promise<DiskManifest> {
+  signal.throwIfAborted();
+  const snapshot = (): Promise<DiskManifest> => ask({ op: 'snapshot', name }, DiskManifest);
+  const remove = ({ version }: DiskManifest): Promise<unknown> =>
+    ask({ op: 'remove_snapshot', version }, Nothing);
+  let kept = await snapshot();
+  if (kept.version < drained) {
+    await remove(kept);
+    kept = await snapshot();
+  }
+  if (signal.aborted) await remove(kept);
+  signal.throwIfAborted();
+  return kept;
+}
+
+/** Makes new disks from a version. Returns the versions that they begin with. */
+export async function forkAll(ask: DiskServer, version: number, disks: readonly string[]): Promise<number[]> {
+  const forks = disks.map((to) => ask({ op: 'fork', version, to }, DiskManifest));
+  const made = await Promise.all(forks).catch((error: unknown) => {
+    throw explainFork(error);
+  });
+  return made.map((fork) => fork.version);
+}
+
+/** A disk that exists was made by an attempt that was interrupted, so it is of another moment than the memory. */
+function explainFork(error: unknown): unknown {
+  if (!(error instanceof BlockServerError) || error.reason !== 'exists') return error;
+  return new AppError('guest_unreachable', 'the fork was interrupted; try again', { cause: error });
+}
