@@ -20,8 +20,8 @@ import { compare, report, type Figure } from './fixtures/report.ts';
 
 const GIB = 1024 ** 3;
 const IS_QUICK = process.argv.includes('--quick');
-const ROUNDS = IS_QUICK ? 2 : 9;
-const SECONDS = IS_QUICK ? 1 : 3;
+const ROUNDS = IS_QUICK ? 2 : 7;
+const SECONDS = IS_QUICK ? 1 : 2;
 const DISK_GB = 4;
 const DISK_BYTES = DISK_GB * GIB;
 const FILE_MIB = IS_QUICK ? 32 : 128;
