@@ -11,19 +11,15 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { uploadFile } from '../e2e/fixtures/ports/guest-port.ts';
 import { listChildren, readCommandLine } from '../e2e/fixtures/host/processes.ts';
-import { agentExec, agentUpload, resumeAsService } from './fixtures/agent-calls.ts';
 import { BlockStore } from './fixtures/block-store.ts';
 import { buildLoad, DiskBench, LOAD, LOAD_FILE, SHAPE } from './fixtures/disk-bench.ts';
-import { FloorVm, floorInputs, type FloorWorkspace } from './fixtures/floor-vm.ts';
+import { DISK_GB, startDiskGuests } from './fixtures/disk-guests.ts';
 import { interleave, summarize, timeMs } from './fixtures/measure.ts';
 import { compare, report, type Figure } from './fixtures/report.ts';
 
-const GIB = 1024 ** 3;
 const IS_QUICK = process.argv.includes('--quick');
 const ROUNDS = IS_QUICK ? 2 : 7;
 const SECONDS = IS_QUICK ? 1 : 2;
-const DISK_GB = 4;
-const DISK_BYTES = DISK_GB * GIB;
 const FILE_MIB = IS_QUICK ? 32 : 128;
 
 const WORKLOADS = [
@@ -34,64 +30,9 @@ const WORKLOADS = [
   { name: 'fsync', label: 'write of 4 KiB and fdatasync', unit: 'ms', goal: '≤ 1.2' },
 ] as const;
 
-const RAW = 'raw file';
-const OVERLAY = 'overlay, no drain';
-const SANDBOX = 'disk of a sandbox';
-
-interface Guest {
-  name: string;
-  run: (command: string) => Promise<string>;
-  /** Runs before a measurement, outside of it. */
-  settle: () => Promise<void>;
-  end: () => Promise<void>;
-}
-
-async function startBare(
-  bench: DiskBench,
-  load: Buffer,
-  place: { name: string; tap: string; templateOf: string; workspace: FloorWorkspace },
-): Promise<Guest> {
-  const inputs = floorInputs(bench.service, place.templateOf);
-  const { vm } = await FloorVm.restore(inputs, place.tap, place.workspace);
-  await resumeAsService(vm.session, DISK_BYTES);
-  await agentUpload(vm.session, LOAD, load);
-  const run = (command: string): Promise<string> => agentExec(vm.session, command, 120_000);
-  await run(`chmod 755 ${LOAD}`);
-  return { name: place.name, run, settle: async () => undefined, end: () => vm.end() };
-}
-
-async function startGuests(bench: DiskBench, store: BlockStore): Promise<Guest[]> {
-  const load = await buildLoad();
-  const disk = await bench.createDisk(DISK_GB);
-  const id = await bench.createWithLoad(load, { disk });
-  const sizeBytes = DISK_BYTES;
-  const rawPath = await store.format('floor', sizeBytes);
-  const { number, exportName } = await store.take('floor');
-  store.makeOverlay(sizeBytes);
-  const { overlayDirectory, serverDirectory } = store;
-  const source = { version: { number, exportName }, overlay: 1, sizeBytes };
-  const bare = { templateOf: id, tap: 'cf-tap0', name: RAW, workspace: { rawPath, sizeBytes } };
-  const overlaid = { source, directories: { overlayDirectory, serverDirectory } };
-  const guests = [
-    {
-      name: SANDBOX,
-      run: (command: string) => bench.run(id, command),
-      settle: () => bench.flush(disk),
-      end: async () => void (await bench.api.destroy(id)),
-    },
-    await startBare(bench, load, bare),
-    await startBare(bench, load, { ...bare, tap: 'cf-tap1', name: OVERLAY, workspace: overlaid }),
-  ];
-  for (const { run, settle } of guests) {
-    await run(`${LOAD} ${LOAD_FILE} fill ${FILE_MIB}`);
-    await settle();
-  }
-  return guests;
-}
-
 export async function benchDiskLoad(bench: DiskBench): Promise<Figure[]> {
   using store = new BlockStore();
-  const guests = await startGuests(bench, store);
+  const guests = await startDiskGuests(bench, store, FILE_MIB);
   const figures: Figure[] = [];
   for (const { name, label, unit, goal } of WORKLOADS) {
     const contenders = guests.map(({ name: guest, run, settle }) => ({
