@@ -30,7 +30,7 @@ const WORKLOADS = [
   { name: 'fsync', label: 'write of 4 KiB and fdatasync', unit: 'ms', goal: '≤ 1.2' },
 ] as const;
 
-export async function benchDiskLoad(bench: DiskBench): Promise<Figure[]> {
+async function benchDiskLoad(bench: DiskBench): Promise<Figure[]> {
   using store = new BlockStore();
   const guests = await startDiskGuests(bench, store, FILE_MIB);
   const figures: Figure[] = [];
@@ -66,7 +66,7 @@ function longestWithin(writes: readonly Flushed[], from: number, to: number): nu
 }
 
 /** Measures the longest write with a flush that overlaps a snapshot of the disk: a seal, a drain and a rebase. */
-export async function benchFlips(bench: DiskBench): Promise<Figure[]> {
+async function benchFlips(bench: DiskBench): Promise<Figure[]> {
   const flips = IS_QUICK ? 3 : 20;
   const load = await buildLoad();
   const disk = await bench.createDisk(DISK_GB);
@@ -110,7 +110,7 @@ export async function benchFlips(bench: DiskBench): Promise<Figure[]> {
 }
 
 /** Measures snapshots and forks of disks of three sizes, which no sandbox has. */
-export async function benchDiskSizes(bench: DiskBench): Promise<Figure[]> {
+async function benchDiskSizes(bench: DiskBench): Promise<Figure[]> {
   const sizes = [1, 10, 100];
   const disks = new Map<number, string>();
   for (const size of sizes) disks.set(size, await bench.createDisk(size));
@@ -144,7 +144,7 @@ export async function benchDiskSizes(bench: DiskBench): Promise<Figure[]> {
 }
 
 /** Measures what a disk adds to a create from the warm pool. */
-export async function benchAttach(bench: DiskBench): Promise<Figure[]> {
+async function benchAttach(bench: DiskBench): Promise<Figure[]> {
   const disk = await bench.createDisk(DISK_GB);
   const steps = { workspace: [] as number[], resume: [] as number[], plain: [] as number[] };
   const create = async (more: Record<string, unknown>): Promise<number> => {
@@ -180,7 +180,7 @@ export async function benchAttach(bench: DiskBench): Promise<Figure[]> {
 }
 
 /** Measures the first reads of a disk whose data is in the object store and in no cache of this host. */
-export async function benchColdRead(bench: DiskBench): Promise<Figure[]> {
+async function benchColdRead(bench: DiskBench): Promise<Figure[]> {
   const load = await buildLoad();
   const disk = await bench.createDisk(DISK_GB);
   const writer = await bench.createWithLoad(load, { disk });
@@ -242,9 +242,8 @@ function dropCaches({ service }: DiskBench): void {
 
 const PARTS = { benchDiskLoad, benchFlips, benchDiskSizes, benchAttach, benchColdRead };
 
-if (import.meta.main) {
-  const at = process.argv.indexOf('--only');
-  const only = at === -1 ? undefined : process.argv[at + 1];
+/** Runs all parts, or one, each with a service of its own. */
+export async function benchDisks(only?: string): Promise<{ figures: Figure[]; accelerator: string }> {
   const figures: Figure[] = [];
   let accelerator = '';
   for (const [name, measure] of Object.entries(PARTS)) {
@@ -254,5 +253,12 @@ if (import.meta.main) {
     figures.push(...(await measure(bench)));
     accelerator = await bench.service.readAccelerator();
   }
+  return { figures, accelerator };
+}
+
+if (import.meta.main) {
+  const at = process.argv.indexOf('--only');
+  const only = at === -1 ? undefined : process.argv[at + 1];
+  const { figures, accelerator } = await benchDisks(only);
   report(`disks${only === undefined ? '' : `-${only}`}${IS_QUICK ? '-quick' : ''}`, accelerator, figures);
 }
