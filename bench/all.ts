@@ -1,6 +1,8 @@
 /** Measures every figure in one run, each with its floor or rival; writes bench/results/all.md and .json. */
 import { benchCreate, benchWarmCreate } from './create.ts';
 import { benchCrowd } from './crowd.ts';
+import { benchDisks } from './disks.ts';
+import { benchDiskStore } from './disk-store.ts';
 import { benchEgress } from './egress.ts';
 import { benchExec } from './exec.ts';
 import { benchFiles } from './files.ts';
@@ -60,4 +62,6 @@ process.stderr.write(`${benchRestart.name} …\n`);
 figures.push(...(await benchRestart()));
 process.stderr.write(`${benchNetworkPolicy.name} …\n`);
 figures.push(...benchNetworkPolicy());
+process.stderr.write(`${benchDisks.name} …\n`);
+figures.push(...(await benchDisks()).figures, ...(await benchDiskStore()));
 report('all', accelerator, figures);

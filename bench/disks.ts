@@ -11,19 +11,15 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { uploadFile } from '../e2e/fixtures/ports/guest-port.ts';
 import { listChildren, readCommandLine } from '../e2e/fixtures/host/processes.ts';
-import { agentExec, agentUpload, resumeAsService } from './fixtures/agent-calls.ts';
 import { BlockStore } from './fixtures/block-store.ts';
 import { buildLoad, DiskBench, LOAD, LOAD_FILE, SHAPE } from './fixtures/disk-bench.ts';
-import { FloorVm, floorInputs, type FloorWorkspace } from './fixtures/floor-vm.ts';
+import { DISK_GB, startDiskGuests } from './fixtures/disk-guests.ts';
 import { interleave, summarize, timeMs } from './fixtures/measure.ts';
 import { compare, report, type Figure } from './fixtures/report.ts';
 
-const GIB = 1024 ** 3;
 const IS_QUICK = process.argv.includes('--quick');
-const ROUNDS = IS_QUICK ? 2 : 9;
-const SECONDS = IS_QUICK ? 1 : 3;
-const DISK_GB = 4;
-const DISK_BYTES = DISK_GB * GIB;
+const ROUNDS = IS_QUICK ? 2 : 7;
+const SECONDS = IS_QUICK ? 1 : 2;
 const FILE_MIB = IS_QUICK ? 32 : 128;
 
 const WORKLOADS = [
@@ -34,64 +30,9 @@ const WORKLOADS = [
   { name: 'fsync', label: 'write of 4 KiB and fdatasync', unit: 'ms', goal: '≤ 1.2' },
 ] as const;
 
-const RAW = 'raw file';
-const OVERLAY = 'overlay, no drain';
-const SANDBOX = 'disk of a sandbox';
-
-interface Guest {
-  name: string;
-  run: (command: string) => Promise<string>;
-  /** Runs before a measurement, outside of it. */
-  settle: () => Promise<void>;
-  end: () => Promise<void>;
-}
-
-async function startBare(
-  bench: DiskBench,
-  load: Buffer,
-  place: { name: string; tap: string; templateOf: string; workspace: FloorWorkspace },
-): Promise<Guest> {
-  const inputs = floorInputs(bench.service, place.templateOf);
-  const { vm } = await FloorVm.restore(inputs, place.tap, place.workspace);
-  await resumeAsService(vm.session, DISK_BYTES);
-  await agentUpload(vm.session, LOAD, load);
-  const run = (command: string): Promise<string> => agentExec(vm.session, command, 120_000);
-  await run(`chmod 755 ${LOAD}`);
-  return { name: place.name, run, settle: async () => undefined, end: () => vm.end() };
-}
-
-async function startGuests(bench: DiskBench, store: BlockStore): Promise<Guest[]> {
-  const load = await buildLoad();
-  const disk = await bench.createDisk(DISK_GB);
-  const id = await bench.createWithLoad(load, { disk });
-  const sizeBytes = DISK_BYTES;
-  const rawPath = await store.format('floor', sizeBytes);
-  const { number, exportName } = await store.take('floor');
-  store.makeOverlay(sizeBytes);
-  const { overlayDirectory, serverDirectory } = store;
-  const source = { version: { number, exportName }, overlay: 1, sizeBytes };
-  const bare = { templateOf: id, tap: 'cf-tap0', name: RAW, workspace: { rawPath, sizeBytes } };
-  const overlaid = { source, directories: { overlayDirectory, serverDirectory } };
-  const guests = [
-    {
-      name: SANDBOX,
-      run: (command: string) => bench.run(id, command),
-      settle: () => bench.flush(disk),
-      end: async () => void (await bench.api.destroy(id)),
-    },
-    await startBare(bench, load, bare),
-    await startBare(bench, load, { ...bare, tap: 'cf-tap1', name: OVERLAY, workspace: overlaid }),
-  ];
-  for (const { run, settle } of guests) {
-    await run(`${LOAD} ${LOAD_FILE} fill ${FILE_MIB}`);
-    await settle();
-  }
-  return guests;
-}
-
-export async function benchDiskLoad(bench: DiskBench): Promise<Figure[]> {
+async function benchDiskLoad(bench: DiskBench): Promise<Figure[]> {
   using store = new BlockStore();
-  const guests = await startGuests(bench, store);
+  const guests = await startDiskGuests(bench, store, FILE_MIB);
   const figures: Figure[] = [];
   for (const { name, label, unit, goal } of WORKLOADS) {
     const contenders = guests.map(({ name: guest, run, settle }) => ({
@@ -125,7 +66,7 @@ function longestWithin(writes: readonly Flushed[], from: number, to: number): nu
 }
 
 /** Measures the longest write with a flush that overlaps a snapshot of the disk: a seal, a drain and a rebase. */
-export async function benchFlips(bench: DiskBench): Promise<Figure[]> {
+async function benchFlips(bench: DiskBench): Promise<Figure[]> {
   const flips = IS_QUICK ? 3 : 20;
   const load = await buildLoad();
   const disk = await bench.createDisk(DISK_GB);
@@ -169,7 +110,7 @@ export async function benchFlips(bench: DiskBench): Promise<Figure[]> {
 }
 
 /** Measures snapshots and forks of disks of three sizes, which no sandbox has. */
-export async function benchDiskSizes(bench: DiskBench): Promise<Figure[]> {
+async function benchDiskSizes(bench: DiskBench): Promise<Figure[]> {
   const sizes = [1, 10, 100];
   const disks = new Map<number, string>();
   for (const size of sizes) disks.set(size, await bench.createDisk(size));
@@ -203,7 +144,7 @@ export async function benchDiskSizes(bench: DiskBench): Promise<Figure[]> {
 }
 
 /** Measures what a disk adds to a create from the warm pool. */
-export async function benchAttach(bench: DiskBench): Promise<Figure[]> {
+async function benchAttach(bench: DiskBench): Promise<Figure[]> {
   const disk = await bench.createDisk(DISK_GB);
   const steps = { workspace: [] as number[], resume: [] as number[], plain: [] as number[] };
   const create = async (more: Record<string, unknown>): Promise<number> => {
@@ -239,7 +180,7 @@ export async function benchAttach(bench: DiskBench): Promise<Figure[]> {
 }
 
 /** Measures the first reads of a disk whose data is in the object store and in no cache of this host. */
-export async function benchColdRead(bench: DiskBench): Promise<Figure[]> {
+async function benchColdRead(bench: DiskBench): Promise<Figure[]> {
   const load = await buildLoad();
   const disk = await bench.createDisk(DISK_GB);
   const writer = await bench.createWithLoad(load, { disk });
@@ -301,9 +242,8 @@ function dropCaches({ service }: DiskBench): void {
 
 const PARTS = { benchDiskLoad, benchFlips, benchDiskSizes, benchAttach, benchColdRead };
 
-if (import.meta.main) {
-  const at = process.argv.indexOf('--only');
-  const only = at === -1 ? undefined : process.argv[at + 1];
+/** Runs all parts, or one, each with a service of its own. */
+export async function benchDisks(only?: string): Promise<{ figures: Figure[]; accelerator: string }> {
   const figures: Figure[] = [];
   let accelerator = '';
   for (const [name, measure] of Object.entries(PARTS)) {
@@ -313,5 +253,12 @@ if (import.meta.main) {
     figures.push(...(await measure(bench)));
     accelerator = await bench.service.readAccelerator();
   }
+  return { figures, accelerator };
+}
+
+if (import.meta.main) {
+  const at = process.argv.indexOf('--only');
+  const only = at === -1 ? undefined : process.argv[at + 1];
+  const { figures, accelerator } = await benchDisks(only);
   report(`disks${only === undefined ? '' : `-${only}`}${IS_QUICK ? '-quick' : ''}`, accelerator, figures);
 }

@@ -29,6 +29,8 @@ const WORKSPACE: Format = { clusterBits: 17, l2EntryBytes: 16, incompatibleFeatu
  */
 const CLUSTERS = { header: 0, refcountTable: 1, refcountBlock: 2, l1Table: 3 } as const;
 const CLUSTER_COUNT = 4;
+/** Size of the file of a persistent disk's overlay while it has no data. */
+export const EMPTY_WORKSPACE_BYTES = CLUSTER_COUNT << WORKSPACE.clusterBits;
 
 /**
  * Writes an empty qcow2 file of that virtual size, like `qemu-img create`. Running that program would delay each VM

@@ -23,8 +23,19 @@ const RECORD: AttachmentRecord = {
   durability: 'local',
 };
 const MANIFEST = {
-  ...{ version: 3, kind: 'drain', root: 'r', size_bytes: 1 << 30, epoch: 1, runner: '', time_ms: 0 },
-  ...{ drained_ms: 0, repeated: false, changed_bytes: 0, frame_bytes: 0, map_bytes: 0, duration_ms: 0 },
+  version: 3,
+  kind: 'drain',
+  root: 'root',
+  size_bytes: 1 << 30,
+  epoch: 1,
+  runner: '',
+  time_ms: 0,
+  drained_ms: 0,
+  repeated: false,
+  changed_bytes: 0,
+  frame_bytes: 0,
+  map_bytes: 0,
+  duration_ms: 0,
 };
 
 function attach(path: string, onAsked: (op: string) => void): Attachment {

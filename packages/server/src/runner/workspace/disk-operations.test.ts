@@ -109,8 +109,10 @@ test('a host whose disk is full when a VM gets its disk gives the disk up', asyn
   const unit = site.newUnit();
   // The record cannot be written where a directory is in its place.
   mkdirSync(join(site.overlays, unit, 'disk.json'), { recursive: true });
-  await assert.rejects(workspaces.bind(taken, { unit, uid: process.getuid?.() ?? 0 }));
-  assert.equal(workspaces.findOfUnit(unit), undefined);
-  await workspaces.abandon(taken);
+  const attachment = workspaces.bind(taken, { unit, uid: process.getuid?.() ?? 0 });
+  // The create fails, and the VM leaves the disk.
+  await assert.rejects(attachment.kept);
+  workspaces.leave(unit);
+  await until('the release', () => workspaces.findOfUnit(unit) === undefined);
   await disks.remove(asked);
 });

@@ -7,12 +7,12 @@
  * Every VM has the directory of overlays, because its jail is fixed when it starts. It outlives the VM while it holds data
  * that is not in the object store.
  */
-import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { syncLater } from '../../lib/files/durable-file.ts';
 import { freezeFile } from '../disk/vm-directory.ts';
-import { makeWorkspaceOverlay } from '../disk/overlay-file.ts';
+import { EMPTY_WORKSPACE_BYTES, makeWorkspaceOverlay } from '../disk/overlay-file.ts';
 import { findAllocatedBytes } from '../host/allocated-bytes.ts';
 import { overlayName } from '../vm/vm-files.ts';
 
@@ -23,8 +23,6 @@ export class OverlayDirectory {
   /** Directory of the attachment. */
   readonly path: string;
   readonly #unit: string;
-  /** Bytes that the top takes while it is empty. */
-  #emptyBytes = 0;
 
   constructor(parent: string, unit: string) {
     this.path = join(parent, unit);
@@ -58,9 +56,7 @@ export class OverlayDirectory {
 
   /** Creates an empty overlay. It survives a power loss when {@link settle} has resolved. */
   create(number: number, how: { sizeBytes: number; uid: number }): void {
-    const path = this.#pathOf(number);
-    makeWorkspaceOverlay(path, how);
-    this.#emptyBytes = findAllocatedBytes(path) ?? 0;
+    makeWorkspaceOverlay(this.#pathOf(number), how);
   }
 
   async settle(number: number): Promise<void> {
@@ -82,9 +78,12 @@ export class OverlayDirectory {
     rmSync(this.#pathOf(number), { force: true });
   }
 
-  /** Bytes of data in an overlay, without its own tables; an upper bound. */
+  /** Bytes of data in an overlay, with the tables for it; an upper bound. 0 while nothing was written to it. */
   dataBytes(number: number): number {
-    return Math.max(0, (findAllocatedBytes(this.#pathOf(number)) ?? 0) - this.#emptyBytes);
+    const path = this.#pathOf(number);
+    const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+    // The first write makes the file longer.
+    return size <= EMPTY_WORKSPACE_BYTES ? 0 : (findAllocatedBytes(path) ?? 0);
   }
 
   #pathOf(number: number): string {
