@@ -10,39 +10,31 @@
  * All overlays that are there make up the disk, whatever was interrupted: draining one again gives the same version, and
  * one is removed before the next is drained.
  */
-import { dirname } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { z } from 'zod';
-import { syncLater } from '../../lib/files/durable-file.ts';
 import { invariant } from '../../lib/invariant.ts';
 import type { CapturedWorkspace, DiskAttachment } from '../../lib/protocol/disk-protocol.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import { enterStep } from '../vm/steps.ts';
 import type { WorkspaceDevice, WorkspaceSource, WorkspaceVersion } from '../vm/workspace-device.ts';
-import {
-  writeAttachmentRecord,
-  writeAttachmentRecordLater,
-  type AttachmentRecord,
-} from './attachment-record.ts';
+import { writeAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
 import {
   DiskManifest,
   DrainedOverlay,
   LoadedVersion,
   Nothing,
-  ServerStatus,
   type DiskManifest as Manifest,
 } from './block-requests.ts';
 import { BlockServerError, type BlockRequest } from './block-server.ts';
 import { GuestHold } from './guest-hold.ts';
 import { forkAll, snapshotAnew, type DiskServer } from './disk-moments.ts';
+import { assertCalm } from './store-health.ts';
+import { keepNew } from './overlay-directory.ts';
 import { reserveMoment, type SealedMoment } from './sealed-moment.ts';
 import type { AttachedGuest, AttachmentParts, AttachmentState, Sealing } from './attachment.types.ts';
 
 /** Longer than the block server tries to upload one overlay. */
 const DRAIN_TIMEOUT_MS = 15 * 60_000;
-/** A change of the VMM's graph waits for all reads in progress, and the guest with it. */
-const LONG_READ_MS = 500;
-const STATUS_TIMEOUT_MS = 2000;
 /** The VMM opens them all, so callers that seal again and again while the store is away must not add more. */
 const MAX_SEALED = 16;
 
@@ -143,21 +135,13 @@ export class Attachment {
   start(): void {
     const { uid, size_bytes: sizeBytes } = this.#record;
     this.#parts.directory.create(this.#top, { sizeBytes, uid });
-    this.#kept = this.#keepNew();
+    this.#kept = keepNew(this.#parts.directory, this.#top, this.#record);
     this.#kept.catch(() => undefined);
   }
 
   /** Before this resolves, no program of the user may rely on what it has flushed. */
   get kept(): Promise<void> {
     return this.#kept;
-  }
-
-  /** The record comes last: without it the overlay never was part of a disk, and it names no overlay that is not whole. */
-  async #keepNew(): Promise<void> {
-    const { directory } = this.#parts;
-    await directory.settle(this.#top);
-    await writeAttachmentRecordLater(directory.path, this.#record);
-    await syncLater(dirname(directory.path));
   }
 
   /** Joins a guest of an earlier runner process, and undoes what that process left unfinished. */
@@ -199,7 +183,7 @@ export class Attachment {
     const { device } = this.#attached;
     if (this.sealedCount >= MAX_SEALED)
       throw new BlockServerError('unavailable', 'the object store has not taken what was sealed before');
-    await this.#untilCalm();
+    await assertCalm(this.server);
     if (this.#isUnsettled) await this.#settle(device);
     const [former, next] = [this.#top, this.#top + 1];
     const { uid, size_bytes: sizeBytes } = this.#record;
@@ -281,7 +265,7 @@ export class Attachment {
    */
   keepAnew(moment: SealedMoment, name: string, signal: AbortSignal): Promise<CapturedWorkspace> {
     return moment.drain(async (drained) =>
-      this.#captured(await snapshotAnew(this.#server, { name, drained, signal })),
+      this.#captured(await snapshotAnew(this.server, { name, drained, signal })),
     );
   }
 
@@ -292,7 +276,7 @@ export class Attachment {
 
   /** Makes new disks from the disk of a moment. Returns the versions that they begin with. */
   fork(moment: SealedMoment, disks: readonly string[]): Promise<number[]> {
-    return moment.drain((version) => forkAll(this.#server, version, disks));
+    return moment.drain((version) => forkAll(this.server, version, disks));
   }
 
   /** Grows the disk. The file system in the guest does not grow. */
@@ -422,7 +406,7 @@ export class Attachment {
     await this.#graph.run(async () => {
       const guest = this.#guest;
       if (guest === undefined) return;
-      await this.#untilCalm();
+      await assertCalm(this.server);
       const overlay = onto();
       invariant(overlay !== undefined, 'the top is not drained while there is a guest');
       await guest.device.rebase(overlay, { number, exportName });
@@ -450,20 +434,6 @@ export class Attachment {
     this.#isUnsettled = false;
   }
 
-  /** Returns the failure of the object store if nothing has succeeded since. */
-  async findStoreFailure(): Promise<string | null> {
-    const status = await this.#ask({ op: 'status' }, ServerStatus, { timeoutMs: STATUS_TIMEOUT_MS });
-    const { store_ok_ms: okMs, store_error_ms: errorMs, store_error: message } = status;
-    return errorMs !== null && (okMs === null || errorMs < okMs) ? message : null;
-  }
-
-  /** Throws `unavailable` while a read waits for the object store. */
-  async #untilCalm(): Promise<void> {
-    const status = await this.#ask({ op: 'status' }, ServerStatus, { timeoutMs: STATUS_TIMEOUT_MS });
-    if (status.oldest_read_ms < LONG_READ_MS) return;
-    throw new BlockServerError('unavailable', 'the object store does not answer reads of a disk');
-  }
-
   /** Whether this runner still holds the disk, by its chain. */
   async isHeld(): Promise<boolean> {
     const head = await this.#ask({ op: 'stat' }, DiskManifest);
@@ -471,8 +441,8 @@ export class Attachment {
   }
 
   /** The block server, for requests about this disk. */
-  get #server(): DiskServer {
-    return (request, answer) => this.#ask(request, answer);
+  get server(): DiskServer {
+    return (request, answer, how) => this.#ask(request, answer, how);
   }
 
   #ask<T>(request: BlockRequest, answer: z.ZodType<T>, how?: { timeoutMs: number }): Promise<T> {

@@ -1,4 +1,4 @@
-/** What an attachment is made of, and what it gives. */
+/** Parts and results of an attachment. */
 import type { Logger } from 'pino';
 import type { WorkspaceDevice } from '../vm/workspace-device.ts';
 import type { BlockServer } from './block-server.ts';
@@ -21,7 +21,7 @@ export interface AttachmentState {
   exportName?: string;
 }
 
-/** What the attachment needs of the VM. */
+/** The VM that has the disk. */
 export interface AttachedGuest extends HeldGuest {
   device: WorkspaceDevice;
   /** Ends the VM: another holder has the disk. */

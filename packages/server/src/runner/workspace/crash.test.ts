@@ -87,7 +87,7 @@ test('a runner killed before its VM had the disk releases it', async () => {
   const asked = await site.makeDisk(server);
   server[Symbol.dispose]();
   const unit = site.newUnit();
-  await first.bind(await first.take(asked, 'vm'), { unit, uid: process.getuid?.() ?? 0 });
+  first.bind(await first.take(asked, 'vm'), { unit, uid: process.getuid?.() ?? 0 });
   first[Symbol.dispose]();
   using next = site.open();
   next.leaveUnadopted(EMPTY);

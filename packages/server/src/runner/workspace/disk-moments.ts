@@ -1,11 +1,15 @@
-/** What is made of the disk of one moment in the object store, while nothing later is drained. */
+/** Snapshots and forks of the disk of one moment, made while nothing later is drained. */
 import { AppError } from '@coppice/contract';
 import type { z } from 'zod';
 import { DiskManifest, Nothing } from './block-requests.ts';
 import { BlockServerError, type BlockRequest } from './block-server.ts';
 
 /** Asks the block server about one disk. */
-export type DiskServer = <T>(request: BlockRequest, answer: z.ZodType<T>) => Promise<T>;
+export type DiskServer = <T>(
+  request: BlockRequest,
+  answer: z.ZodType<T>,
+  how?: { timeoutMs: number },
+) => Promise<T>;
 
 /**
  * Names the head, whose content is that of version `drained`. A version that has the name already is of an earlier moment,

@@ -24,8 +24,8 @@ class FakeAttachment {
     return this.drain.promise;
   }
 
-  async findStoreFailure(): Promise<string> {
-    return 'the store is away';
+  async server(): Promise<unknown> {
+    return { store_ok_ms: 9000, store_error_ms: 10, store_error: 'the store is away' };
   }
 
   isHeldFor(reason: string): boolean {

@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { BlockServerError } from './block-server.ts';
 import type { Attachment } from './attachment.ts';
+import { findStoreFailure } from './store-health.ts';
 
 const CHECK_MS = 500;
 const SEAL_AFTER_MS = 5000;
@@ -18,7 +19,7 @@ const MAX_SEALED = 8;
 const MIN_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 10_000;
 
-/** A drain that takes longer is told to callers. */
+/** Callers see that a drain takes longer. */
 const LONG_DRAIN_MS = 3000;
 
 const FULL = 'more data waits for the object store than may wait on this host';
@@ -37,7 +38,7 @@ type Activity = 'limit' | 'seal' | 'drain' | 'release' | 'ask';
 
 export class DrainLoop {
   readonly #options: DrainLoopOptions;
-  /** What is in progress, with the time of its begin: a store that hangs must not end the check of the limit. */
+  /** Activities in progress, with their begin. A store that hangs must not end the check of the limit. */
   readonly #busy = new Map<Activity, number>();
   #nap = new AbortController();
   #isLeft = false;
@@ -148,7 +149,7 @@ export class DrainLoop {
   /** The block server tries again for many minutes before it reports a store that fails. */
   async #askReason(): Promise<void> {
     const { attachment } = this.#options;
-    const failure = await attachment.findStoreFailure().catch(() => null);
+    const failure = await findStoreFailure(attachment.server).catch(() => null);
     if (this.#busy.has('drain') || this.#busy.has('release')) attachment.waitsFor = failure ?? SLOW;
   }
 

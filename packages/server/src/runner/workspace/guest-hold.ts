@@ -1,4 +1,4 @@
-/** Keeps a guest from running while there are reasons for it. What failed is repeated by the next call. */
+/** Keeps a guest from running while there are reasons for it. The next call repeats an order that failed. */
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 
 export interface HeldGuest {

@@ -9,12 +9,13 @@
  */
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { syncLater } from '../../lib/files/durable-file.ts';
 import { freezeFile } from '../disk/vm-directory.ts';
 import { EMPTY_WORKSPACE_BYTES, makeWorkspaceOverlay } from '../disk/overlay-file.ts';
 import { findAllocatedBytes } from '../host/allocated-bytes.ts';
 import { overlayName } from '../vm/vm-files.ts';
+import { writeAttachmentRecordLater, type AttachmentRecord } from './attachment-record.ts';
 
 /** The VMM and the block server open files by name and list nothing. */
 const DIRECTORY_MODE = 0o711;
@@ -89,4 +90,18 @@ export class OverlayDirectory {
   #pathOf(number: number): string {
     return join(this.overlays, overlayName(number));
   }
+}
+
+/**
+ * Makes a new attachment survive a power loss. The record comes last: without it the overlay never was part of a disk, and it
+ * names no overlay that is not whole.
+ */
+export async function keepNew(
+  directory: OverlayDirectory,
+  overlay: number,
+  record: AttachmentRecord,
+): Promise<void> {
+  await directory.settle(overlay);
+  await writeAttachmentRecordLater(directory.path, record);
+  await syncLater(dirname(directory.path));
 }

@@ -27,7 +27,7 @@ export interface DiskVm {
   graph: OverlayGraph;
   guest: AttachedGuest;
   attachment: Attachment;
-  /** What was asked of the VM, in order. */
+  /** Orders to the VM. */
   orders: string[];
   model: Buffer;
   write: (offset: number, length: number, byte: number) => Promise<void>;
@@ -108,7 +108,7 @@ export class DiskSite implements Disposable {
     const unit = this.newUnit();
     const directories = workspaces.makePlace(unit);
     const taken = await workspaces.take(asked, `vm-${unit}`);
-    const attachment = await workspaces.bind(taken, { unit, uid: process.getuid?.() ?? 0 });
+    const attachment = workspaces.bind(taken, { unit, uid: process.getuid?.() ?? 0 });
     const vm = newVm({ unit, attachment, graph: new OverlayGraph(directories) });
     await vm.graph.attach(attachment.source);
     attachment.join(vm.guest);
