@@ -347,9 +347,13 @@ export class VmDriver {
     void this.tellTime();
   }
 
-  /** Keeps the guest from running, for a reason that its callers are told, until {@link letGo}. */
+  /**
+   * Keeps the guest from running, for a reason that its callers are told, until {@link letGo}. Throws before the VM is
+   * adopted; the caller repeats it.
+   */
   async hold(reason: string): Promise<void> {
     this.#heldFor = reason;
+    if (this.#vm === undefined) throw new AppError('unavailable', 'the VM is not adopted yet');
     await this.pause();
   }
 
