@@ -438,3 +438,9 @@ test('a caller with a short deadline does not end the opening of a session for c
   assert.equal(await driver.session(50), session);
   driver.detach();
 });
+
+test('a hold before the VM is adopted fails, so that it is repeated', async () => {
+  const { driver } = newDriver();
+  await assert.rejects(driver.hold('the lease is in doubt'), { code: 'unavailable' });
+  assert.equal(driver.heldFor, 'the lease is in doubt');
+});

@@ -305,9 +305,13 @@ export class VmDriver {
     void this.tellTime();
   }
 
-  /** Keeps the guest from running until {@link letGo}. Callers get the reason. */
+  /**
+   * Keeps the guest from running until {@link letGo}. Callers get the reason. Throws before the VM is adopted; the caller
+   * repeats it.
+   */
   async hold(reason: string): Promise<void> {
     this.#heldFor = reason;
+    if (this.#vm === undefined) throw new AppError('unavailable', 'the VM is not adopted yet');
     await this.pause();
   }
 
