@@ -193,10 +193,11 @@ async function benchColdRead(bench: DiskBench): Promise<Figure[]> {
   const cold: number[][] = [];
   const warm: number[][] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
+    // No VM is connected: QEMU would take some time to notice the new server.
+    dropCaches(bench);
     const { id } = await bench.api.create({ ...SHAPE, disk });
     await uploadFile(bench.api, id, '/tmp/read.py', read);
     await bench.run(id, `python3 /tmp/read.py /etc/hostname`);
-    dropCaches(bench);
     for (const list of [cold, warm]) {
       list.push((await bench.run(id, `python3 /tmp/read.py ${LOAD_FILE}`)).split(' ').map(Number));
       await bench.run(id, 'echo 3 > /proc/sys/vm/drop_caches');
