@@ -49,6 +49,11 @@ export class ObjectServer implements AsyncDisposable {
     return `${this.#options.tls === undefined ? 'http' : 'https'}://127.0.0.1:${this.port}`;
   }
 
+  /** Directory of the bucket: each object is a file with its key as the name. */
+  get bucketDirectory(): string {
+    return join(this.#directory, 'data', BUCKET);
+  }
+
   locate(changes: Partial<S3Location> = {}): S3Location {
     return {
       bucket: BUCKET,
