@@ -4,10 +4,12 @@ import (
 	"runtime"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"coppice/blocks/internal/segment"
 )
 
-// pipeline encodes frames on all CPUs and stores them in the order in which they came. Leaves wait in the same order until
+// pipeline encodes frames on all CPUs that are idle and stores them in the order in which they came. Leaves wait in the same order until
 // their frames have a place.
 //
 //	add ──► queue: frame, frame, leaf, frame … ──► oldest first: into the segment, or to the store
@@ -34,22 +36,37 @@ type buffer [segment.BlockBytes]byte
 
 var (
 	buffers = sync.Pool{New: func() any { return new(buffer) }}
-	// encoders limits all uploads of a process, so that reads find a free CPU soon.
-	encoders = make(chan struct{}, runtime.GOMAXPROCS(0))
 	// maxQueued limits the memory of an upload.
 	maxQueued = 16 * runtime.GOMAXPROCS(0)
+	// jobs are for the encoders, which are shared by all uploads of a process.
+	jobs          = make(chan func(), maxQueued)
+	startEncoders = sync.OnceFunc(func() {
+		for range runtime.GOMAXPROCS(0) {
+			go encode()
+		}
+	})
 )
+
+// encoderNice leaves the CPUs to guests, which write, and to reads: an upload may wait.
+const encoderNice = 10
+
+func encode() {
+	// The priority is that of the thread, which ends with the process.
+	runtime.LockOSThread()
+	// Without it uploads only compete with guests.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, encoderNice)
+	for job := range jobs {
+		job()
+	}
+}
 
 func newBuffer() *buffer { return buffers.Get().(*buffer) }
 
 // addFrame takes the buffer, whose first pages are the frame. The piece must stay where it is.
 func (p *pipeline) addFrame(piece *Piece, pages *buffer, length int) error {
 	item := queued{piece: piece, done: make(chan segment.Frame, 1), pages: pages, scratch: newBuffer()}
-	go func() {
-		encoders <- struct{}{}
-		defer func() { <-encoders }()
-		item.done <- segment.Encode(pages[:length], item.scratch[:])
-	}()
+	startEncoders()
+	jobs <- func() { item.done <- segment.Encode(pages[:length], item.scratch[:]) }
 	return p.add(item)
 }
 
