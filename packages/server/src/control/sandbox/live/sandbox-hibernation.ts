@@ -43,8 +43,10 @@ export class SandboxHibernation {
     this.#disks = disks;
   }
 
+  /** Waits a while until the disk of the sandbox is free for others, which it is at once unless the store fails. */
   async hibernate(): Promise<SandboxRecord> {
     await this.#live.operate('hibernate', () => this.hibernateNow());
+    await this.#disks.waitUntilDetached(this.#live.row.id);
     return this.#live.record;
   }
 
