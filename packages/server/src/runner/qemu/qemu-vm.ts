@@ -144,11 +144,14 @@ export class QemuVm implements VmHandle {
   }
 
   /**
-   * Stops the guest. Throws `unavailable` if it is paused for lack of disk space: the caller would start it too soon.
+   * Stops the guest. Throws `unavailable` if it is paused: the caller would start it too soon.
    */
   async stop(): Promise<void> {
     if (this.#isPaused)
-      throw new AppError('unavailable', 'the sandbox is paused because the disk of its host is full');
+      throw new AppError(
+        'unavailable',
+        'the sandbox is paused: the disk of its host is full, or its persistent disk waits for the object store',
+      );
     await this.#qmp.execute('stop');
   }
 

@@ -17,8 +17,11 @@ export const DiskManifest = z.object({
 });
 export type DiskManifest = z.infer<typeof DiskManifest>;
 
-/** `recovered`: an earlier holder did not release the disk. */
-export const TakenDisk = DiskManifest.extend({ recovered: z.boolean() });
+/** `recovered`: an earlier holder, that of `previous`, did not release the disk. */
+export const TakenDisk = DiskManifest.extend({
+  recovered: z.boolean(),
+  previous: z.object({ runner: z.string() }),
+});
 
 export const LoadedVersion = z.object({
   export: z.string(),

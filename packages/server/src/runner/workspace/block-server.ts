@@ -8,7 +8,7 @@ import type { Writable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type ErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { z } from 'zod';
+import { z } from 'zod';
 import type { DiskFormat } from '../../lib/protocol/disk-protocol.ts';
 import { JsonLineClient, RefusedRequestError } from '../../lib/streams/json-line-client.ts';
 
@@ -198,6 +198,9 @@ function toArguments(options: Record<string, string | number | undefined>): stri
 function explain(error: unknown): unknown {
   if (error instanceof RefusedRequestError)
     return new BlockServerError(error.reason ?? 'failed', error.message);
+  // Not a fault of the caller's request.
+  if (error instanceof z.ZodError)
+    return new BlockServerError('failed', `the block server answered something else: ${error.message}`);
   if (error instanceof BlockServerError || !(error instanceof AppError)) return error;
   // The client's own errors: the process has ended.
   return new BlockServerError('restarted', `${error.message}; try again later`);

@@ -145,7 +145,8 @@ export class Workspaces implements Disposable {
         const loaded = await server.ask({ op: 'load', org, disk, version }, LoadedVersion);
         await this.#assertUnchanged(asked, loaded.root);
         const drainedAt = new Date(taken.drained_ms).toISOString();
-        const isRecovered = taken.recovered;
+        // What this runner itself did not release it has drained: it is the disk of a VM that never came to be.
+        const isRecovered = taken.recovered && taken.previous.runner !== this.#runner;
         return { asked, vmId, epoch, version, sizeBytes, exportName: loaded.export, drainedAt, isRecovered };
       } catch (error) {
         await this.#giveBack({ organization: org, disk, epoch, version }).catch((cause: unknown) =>
