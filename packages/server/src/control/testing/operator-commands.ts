@@ -45,7 +45,7 @@ export async function coppice(
   const words = name === 'organization' ? args : [name, ...args];
   const assets = join(harness.directory, 'assets');
   await mkdir(assets, { recursive: true });
-  const tools = ['kernel', 'initramfs', 'jail', 'capture', 'hostctl', 'qemu', 'tar2sqfs', 'mke2fs'];
+  const tools = ['kernel', 'initramfs', 'jail', 'capture', 'hostctl', 'blocks', 'qemu', 'tar2sqfs', 'mke2fs'];
   const manifest = {
     version: 1,
     ...Object.fromEntries(tools.map((tool) => [tool, { path: tool }])),
