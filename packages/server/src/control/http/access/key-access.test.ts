@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { KeyScope } from '@coppice/contract';
+import type { DiskRecord, KeyScope } from '@coppice/contract';
 import Fastify from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { AccountClient } from '../../testing/requests/account-client.ts';
@@ -32,13 +32,24 @@ const OPENS_GUEST: ReadonlySet<string> = new Set([
 /** Operations that change something all teams use. */
 const OF_ORGANIZATION: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry']);
 /** Operations that would remove what the others need. */
-const ENDS: ReadonlySet<string> = new Set(['destroySandbox', 'deleteSnapshot']);
+const ENDS: ReadonlySet<string> = new Set([
+  'destroySandbox',
+  'deleteSnapshot',
+  'deleteDisk',
+  'deleteDiskSnapshot',
+]);
 
 let harness: ControlHarness;
 let owner: AccountClient;
 let operations: Operation[] = [];
 const keys = { full: '', read: '', teamOnly: '' };
-const ids: Record<string, string> = { port: '80', registry: 'registry.one.test', previewId: 'prev0' };
+const ids: Record<string, string> = {
+  port: '80',
+  registry: 'registry.one.test',
+  previewId: 'prev0',
+  disk: 'data',
+  diskSnapshot: 'clean',
+};
 
 before(async () => {
   harness = await startHarness();
@@ -48,6 +59,8 @@ before(async () => {
   keys.teamOnly = await makeKey({ team_only: true });
   const { body: run } = await call('POST', '/v1/runs', keys.full, { image: 'node:22-slim' });
   const { body: snapshot } = await call('POST', `/v1/runs/${run.id}/snapshot`, keys.full, {});
+  await call('POST', '/v1/disks', keys.full, { name: ids['disk'], size_gb: 1 });
+  await call('POST', `/v1/disks/${ids['disk']}/snapshots`, keys.full, { name: ids['diskSnapshot'] });
   const upload = `/v1/runs/${run.id}/files/upload?path=/etc/hostname`;
   await harness.fetch('POST', upload, { apiKey: keys.full, raw: 'one' });
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, month: new Date().toISOString().slice(0, 7) });
@@ -88,6 +101,13 @@ async function readEverything(): Promise<unknown> {
       lists.map(async (path) => ((await read(path)) as { id?: string }[]).map(({ id }) => id)),
     ),
     previews: await read(`/v1/runs/${ids['run']}/previews`),
+    // Not what the runner measures meanwhile.
+    disks: (await read('/v1/disks')).map(({ name, status, size_gb }: DiskRecord) => ({
+      name,
+      status,
+      size_gb,
+    })),
+    diskSnapshots: await read(`/v1/disks/${ids['disk']}/snapshots`),
     entries: audit.split('\n').filter((line) => line !== '' && !line.includes('"file.download"')),
   };
 }
