@@ -8,6 +8,7 @@ import { RECORD_STEPS } from '../../packages/server/src/control/sandbox/record/s
 import { STEPS } from '../../packages/server/src/runner/vm/steps.ts';
 import { Api, type Answer } from '../fixtures/api/api.ts';
 import { CAPTURE_CASES, LAYER_STEPS } from '../fixtures/captures/capture-cases.ts';
+import { DISK_STEPS } from '../fixtures/disks/disk-crash.ts';
 import { ADOPT_STEPS, EGRESS_STEPS, FAULT_CASES, type FaultCase } from '../fixtures/faults/fault-cases.ts';
 import { Holds } from '../fixtures/faults/holds.ts';
 import { assertConsistent } from '../fixtures/host/inventory.ts';
@@ -207,7 +208,7 @@ describe('faults', { concurrency: false }, () => {
   it('every step is tested', () => {
     const cases = [...FAULT_CASES, ...CAPTURE_CASES];
     const tried = new Set<string>(cases.map(({ step }) => step));
-    for (const step of [...ADOPT_STEPS, ...EGRESS_STEPS, ...LAYER_STEPS]) tried.add(step);
+    for (const step of [...ADOPT_STEPS, ...EGRESS_STEPS, ...LAYER_STEPS, ...DISK_STEPS]) tried.add(step);
     const named = [...Object.keys(STEPS), ...Object.keys(RECORD_STEPS)];
     assert.deepEqual(
       named.filter((step) => !tried.has(step)),

@@ -6,7 +6,7 @@ import { join } from 'node:path';
  * Names that the service and set-up create in their directories. All other entries belong to other programs or people.
  */
 export const DATA_ENTRIES = ['control', 'runner'];
-export const RUN_ENTRIES = ['runner.sock', 'control', 'v', 't'];
+export const RUN_ENTRIES = ['runner.sock', 'control', 'v', 't', 'b'];
 export const ASSETS_ENTRIES = [
   'agent',
   'api-tests',
