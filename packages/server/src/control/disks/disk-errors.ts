@@ -52,3 +52,11 @@ export function changed(name: string, cause?: unknown): AppError {
 function prefix(field: string): string {
   return field === '' ? '' : `${field}: `;
 }
+
+export function isGrowing(name: string): AppError {
+  return new AppError('unavailable', `the disk "${name}" is being grown; try again`);
+}
+
+export function isForking(name: string): AppError {
+  return new AppError('unavailable', `the disk "${name}" is being forked; try again`);
+}

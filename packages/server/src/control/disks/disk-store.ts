@@ -171,6 +171,19 @@ export class DiskStore {
       .execute();
   }
 
+  /** Whether a sandbox with the disk is being forked, so that forks of the disk as it is are being made. */
+  async isBeingForked(id: string): Promise<boolean> {
+    const fork = await this.#db
+      .selectFrom('disks')
+      .select('id')
+      .where('parent_id', '=', id)
+      .where('parent_version', 'is', null)
+      .where('status', '=', 'creating')
+      .limit(1)
+      .executeTakeFirst();
+    return fork !== undefined;
+  }
+
   /** Notes the size to which a disk will grow; null for none. */
   async setGrowing(id: string, sizeGb: number | null): Promise<void> {
     await this.#db.updateTable('disks').set({ growing_to_gb: sizeGb }).where('id', '=', id).execute();

@@ -21,7 +21,7 @@ import type { Reach } from '../accounts/organizations/reach.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
 import { isUnanswered, takenBack } from '../placement/runner-error.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
-import { hasForks, inUse, nameTaken, noDisk, noSnapshot } from './disk-errors.ts';
+import { hasForks, inUse, isForking, nameTaken, noDisk, noSnapshot } from './disk-errors.ts';
 import { checkDiskQuota } from './disk-quota.ts';
 import { buildDiskRecord } from './disk-record.ts';
 import type { DiskFilter, DiskStore, NamedDiskRow } from './disk-store.ts';
@@ -199,11 +199,13 @@ export class Disks {
     }
   }
 
-  async #grow({ id, organization_id, size_gb }: NamedDiskRow, sizeGb: number): Promise<void> {
+  async #grow({ id, name, organization_id, size_gb }: NamedDiskRow, sizeGb: number): Promise<void> {
     if (sizeGb < size_gb)
       throw new AppError('invalid_request', `size_gb: the disk has ${size_gb} GB, and can only grow`);
     await this.#work.underWay.run(id, async () => {
       await this.#store.alone(organization_id, async (store) => {
+        // The forks would have a size that is not in their records.
+        if (await store.isBeingForked(id)) throw isForking(name);
         await this.#checkQuota(store, organization_id, { disks: 0, gb: sizeGb - size_gb });
         await store.setGrowing(id, sizeGb);
       });

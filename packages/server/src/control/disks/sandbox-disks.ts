@@ -8,7 +8,7 @@ import type { VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import type { Owner } from '../accounts/organizations/organization-store.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
-import { changed, inUse, nameTaken, noDisk, noSnapshot } from './disk-errors.ts';
+import { changed, inUse, isGrowing, nameTaken, noDisk, noSnapshot } from './disk-errors.ts';
 import { newDiskId } from './disk-ids.ts';
 import { pickNames } from './disk-names.ts';
 import { checkDiskQuota } from './disk-quota.ts';
@@ -266,7 +266,11 @@ export class SandboxDisks {
       this.#alone(transaction, organizationId, async (store) => {
         const parent = await store.findById(source.id);
         if (parent?.status !== 'ready') throw noDisk(source.name);
-        const gb = source.sizeGb * sandboxIds.length;
+        // A fork of the disk as it is gets the size that the disk has then.
+        const isCurrent = source.version === null;
+        if (isCurrent && parent.growing_to_gb !== null) throw isGrowing(parent.name);
+        const sizeGb = isCurrent ? parent.size_gb : source.sizeGb;
+        const gb = sizeGb * sandboxIds.length;
         const limits = this.#work.parts.limitsOf(organizationId);
         checkDiskQuota(limits, await store.sum(organizationId), { disks: sandboxIds.length, gb });
         const chosen = await chooseNames(store, {
@@ -283,7 +287,7 @@ export class SandboxDisks {
           team_id: teamId,
           name: chosen[index] ?? '',
           status: 'creating' as const,
-          size_gb: source.sizeGb,
+          size_gb: sizeGb,
           durability: source.durability ?? parent.durability,
           sandbox_id: sandboxId,
           attachment: 'attached' as const,
