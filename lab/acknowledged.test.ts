@@ -58,6 +58,8 @@ const BILL = {
   cost_cents: 5,
 };
 
+const DISK_SNAPSHOT = { name: 'token', disk: 'lab', size_gb: 1, version: 2, created_at: AT };
+
 function buildLog(commands: readonly string[]): string[] {
   let previous = `coppice-audit-v1:${ID}`;
   return commands.map((command, index) => {
@@ -80,6 +82,7 @@ function buildLog(commands: readonly string[]): string[] {
 interface Kept {
   status: string;
   snapshots: object[];
+  diskSnapshots: object[];
   bills: object[];
   log: string[];
   keys: string[];
@@ -90,6 +93,7 @@ const LOG = buildLog(['first', 'last']);
 const WHOLE: Kept = {
   status: 'hibernated',
   snapshots: [SNAPSHOT],
+  diskSnapshots: [DISK_SNAPSHOT],
   bills: [BILL],
   log: LOG,
   keys: ['good'],
@@ -100,6 +104,7 @@ function answer(kept: Kept, url: string): Response {
   const { pathname } = new URL(url);
   if (pathname.endsWith('/audit')) return new Response(kept.log.map((line) => `${line}\n`).join(''));
   if (pathname === '/v1/snapshots') return Response.json(kept.snapshots);
+  if (pathname === '/v1/disks/lab/snapshots') return Response.json(kept.diskSnapshots);
   if (pathname === '/v1/runs/history') return Response.json(kept.bills);
   return Response.json({ ...RECORD, status: kept.status });
 }
@@ -118,6 +123,7 @@ async function findLost(context: TestContext, change: Partial<Kept>): Promise<st
     bills: { [ID]: 5 },
     keys: { good: { id: 'key0', isGood: true }, revoked: { id: 'key1', isGood: false } },
     accounts: { 'a@lab.example': 'password' },
+    diskSnapshots: { token: { token: 'token', sum: 'sum' } },
   });
   const client = new Coppice({ apiKey: 'k', maxRetries: 0, fetch: async (url) => answer(kept, url) });
   const service = { client, acceptsKey: async (key: string) => kept.keys.includes(key) };
@@ -129,7 +135,7 @@ async function findLost(context: TestContext, change: Partial<Kept>): Promise<st
   await checkAcknowledged({ service, signIn: async () => owner, ledger, results });
   const lines = readFileSync(join(directory, 'results.ndjson'), 'utf8').trimEnd().split('\n');
   const told = lines.map((line) => JSON.parse(line) as { name: string; ok: boolean });
-  assert.equal(told.length, 5);
+  assert.equal(told.length, 6);
   return told.filter(({ ok }) => !ok).map(({ name }) => name);
 }
 
@@ -140,6 +146,7 @@ test('no check fails when all acknowledged data is there', async (context) => {
 const LOSSES: Record<string, { change: Partial<Kept>; found: RegExp }> = {
   'a hibernation': { change: { status: 'failed' }, found: /hibernation and snapshot/u },
   'a snapshot': { change: { snapshots: [] }, found: /hibernation and snapshot/u },
+  'a snapshot of a disk': { change: { diskSnapshots: [] }, found: /snapshots of the disk/u },
   'a new key': { change: { keys: [] }, found: /keys/u },
   'that a key was revoked': { change: { keys: ['good', 'revoked'] }, found: /keys/u },
   'an account': { change: { accounts: [] }, found: /accounts/u },

@@ -1,6 +1,7 @@
 /** Checks that the service still has everything in the ledger. */
 import assert from 'node:assert/strict';
 import { verifyAudit, type AuditEntry } from '../packages/sdk/src/index.ts';
+import { checkDiskSnapshots } from './disk-changes.ts';
 import type { Ledger } from './ledger.ts';
 import type { LabService } from './lab-service.ts';
 import type { Owner } from './owner.ts';
@@ -23,6 +24,7 @@ export async function checkAcknowledged(parts: CheckParts): Promise<void> {
   await results.attempt('audit logs: HMAC chains are valid and have all acknowledged commands', () =>
     checkLogs(parts),
   );
+  await results.attempt('snapshots of the disk are listed', () => checkDiskSnapshots(parts));
 }
 
 async function checkSaved({ service: { client }, ledger }: CheckParts): Promise<void> {

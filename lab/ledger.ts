@@ -17,6 +17,15 @@ export interface Acknowledged {
   keys: Record<string, { id: string; isGood: boolean }>;
   /** Passwords by e-mail address of the account. */
   accounts: Record<string, string>;
+  /** What the guest of the persistent disk has synced: a token, and the SHA-256 of a file. */
+  disk?: DiskContents;
+  /** By name of a snapshot of that disk. */
+  diskSnapshots: Record<string, DiskContents>;
+}
+
+export interface DiskContents {
+  token: string;
+  sum: string;
 }
 
 export class Ledger {
@@ -25,9 +34,9 @@ export class Ledger {
 
   constructor(directory: string) {
     this.#path = join(directory, 'ledger.json');
-    this.acknowledged = existsSync(this.#path)
-      ? (JSON.parse(readFileSync(this.#path, 'utf8')) as Acknowledged)
-      : { logs: {}, bills: {}, keys: {}, accounts: {} };
+    this.acknowledged = { logs: {}, bills: {}, keys: {}, accounts: {}, diskSnapshots: {} };
+    if (existsSync(this.#path))
+      Object.assign(this.acknowledged, JSON.parse(readFileSync(this.#path, 'utf8')));
   }
 
   /** Returns the record of a sandbox's audit log, and creates it if needed. */

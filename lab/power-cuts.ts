@@ -3,9 +3,9 @@
  * right after the last answer, which is of another kind each time. After the boot the lab checks everything
  * acknowledged so far.
  *
- *   two sandboxes run ─► key, account, hibernate one, snapshot the other, a command in it, destroy it ─► cut
- *        ▲                                                                                             │
- *        └──── resume the one, restore the snapshot: both hold their state ◄── boot, service ready ◄───┘
+ *   two sandboxes run ─► key, account, hibernate one, snapshot the other, a command in it, destroy it,
+ *        ▲               write to a disk, snapshot the disk ─► cut ─► boot, service ready ─► read the disk
+ *        └──── resume the one, restore the snapshot: both hold their state ◄────────────────────────────┘
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -19,9 +19,19 @@ import type { Owner } from './owner.ts';
 import type { Results } from './results.ts';
 import { SMALL } from './short-list.ts';
 import { checkAcknowledged } from './acknowledged.ts';
+import { checkDiskContents, snapshotTheDisk, writeToDisk } from './disk-changes.ts';
 
 /** Kinds of changes, in the order in which they are made, except that one of them is moved to the end. */
-const KINDS = ['key', 'account', 'hibernation', 'snapshot', 'audit entry', 'bill'] as const;
+const KINDS = [
+  'key',
+  'account',
+  'hibernation',
+  'snapshot',
+  'audit entry',
+  'bill',
+  'disk write',
+  'disk snapshot',
+] as const;
 type Kind = (typeof KINDS)[number];
 /** If one of these comes last, the sandbox is not destroyed before the cut. */
 const NEED_SANDBOX: ReadonlySet<Kind> = new Set(['snapshot', 'audit entry']);
@@ -56,6 +66,9 @@ export async function runPowerCuts(parts: PowerCutParts, cuts: number): Promise<
     await ledger.keep();
     await results.step('boot, service ready', () => bootAndServe(parts));
     await checkAcknowledged(parts);
+    await results.attempt('the disk, a fork of its snapshot and its file system', () =>
+      checkDiskContents(parts),
+    );
     pair = await results.step('the hibernated sandbox resumes, the snapshot restores', () => takeBack(parts));
   }
   await results.attempt('both destroyed', async () => {
@@ -117,6 +130,10 @@ async function acknowledgeOne(doing: Acknowledging, kind: Kind): Promise<void> {
       acknowledged.bills[second.id] = costCents;
       return;
     }
+    case 'disk write':
+      return writeToDisk(doing, token);
+    case 'disk snapshot':
+      return snapshotTheDisk(doing, token);
   }
 }
 
