@@ -1,4 +1,5 @@
 /** Disks in SQL, including those that are being made or removed. */
+import { DISK_GB_BYTES } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { DiskState } from '../../lib/protocol/disk-protocol.ts';
 import { isWithinSql, type Reach } from '../accounts/organizations/reach.ts';
@@ -115,17 +116,17 @@ export class DiskStore {
   }
 
   /** Marks a disk as ready. Returns false if it is not being made any more. */
-  async complete(id: string, size: { sizeGb: number }, state: DiskState): Promise<boolean> {
+  async complete(id: string, state: DiskState): Promise<boolean> {
     const { numUpdatedRows } = await this.#db
       .updateTable('disks')
-      .set({ status: 'ready', size_gb: size.sizeGb, ...readState(state) })
+      .set({ status: 'ready', ...readState(state) })
       .where('id', '=', id)
       .where('status', '=', 'creating')
       .executeTakeFirst();
     return numUpdatedRows > 0n;
   }
 
-  /** Stores what the runner knows of a disk. */
+  /** Stores what the runner knows of a disk. Its size is smaller than before if its sandbox was rolled back. */
   async noteState(id: string, state: DiskState): Promise<void> {
     await this.#db.updateTable('disks').set(readState(state)).where('id', '=', id).execute();
   }
@@ -194,7 +195,6 @@ export class DiskStore {
       .updateTable('disks')
       .set({
         ...readState(state),
-        size_gb: sql<number>`greatest(size_gb, ${sizeGb}::integer)`,
         growing_to_gb: sql<
           number | null
         >`CASE WHEN growing_to_gb > ${sizeGb}::integer THEN growing_to_gb END`,
@@ -271,10 +271,14 @@ async function lockDisks(transaction: Database, organizationId: string): Promise
 
 const HELD_ELSEWHERE = 'another service that shares the object store holds the disk';
 
-function readState({ version, drained_at, attachment, is_held_elsewhere }: DiskState) {
-  const held = attachment ?? { drained_version: version, drained_at, dirty_bytes: 0, waits_for: null };
+function readState({ version: newest, size_bytes, drained_at, attachment, is_held_elsewhere }: DiskState) {
+  const held = attachment ?? { drained_version: newest, drained_at, dirty_bytes: 0, waits_for: null };
+  const version = Math.max(newest, held.drained_version);
+  const sizeGb = size_bytes / DISK_GB_BYTES;
   return {
-    version: Math.max(version, held.drained_version),
+    version,
+    // An answer may arrive after a later one.
+    size_gb: sql<number>`CASE WHEN version <= ${version}::bigint THEN ${sizeGb}::integer ELSE size_gb END`,
     drained_at: Date.parse(held.drained_at),
     dirty_bytes: held.dirty_bytes,
     waits_for: is_held_elsewhere ? HELD_ELSEWHERE : held.waits_for,

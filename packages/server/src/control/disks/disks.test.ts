@@ -149,6 +149,7 @@ test('a growth that the runner refuses leaves the size as it was, and one that i
     throw new AppError('unavailable', 'the runner restarts');
   };
   assert.equal((await grow(12)).status, 503);
+  assertRefused(await grow(11), [503, 'unavailable', /is being grown/u]);
   own.runner.disks.reset();
   await waitFor('the growth', async () => (await own.call('GET', '/v1/disks/data')).body.size_gb === 12);
 });

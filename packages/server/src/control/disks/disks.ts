@@ -21,7 +21,7 @@ import type { Reach } from '../accounts/organizations/reach.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
 import { isUnanswered, takenBack } from '../placement/runner-error.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
-import { hasForks, inUse, isForking, nameTaken, noDisk, noSnapshot } from './disk-errors.ts';
+import { hasForks, inUse, isForking, isGrowing, nameTaken, noDisk, noSnapshot } from './disk-errors.ts';
 import { checkDiskQuota } from './disk-quota.ts';
 import { buildDiskRecord } from './disk-record.ts';
 import type { DiskFilter, DiskStore, NamedDiskRow } from './disk-store.ts';
@@ -206,6 +206,8 @@ export class Disks {
       await this.#store.alone(organization_id, async (store) => {
         // The forks would have a size that is not in their records.
         if (await store.isBeingForked(id)) throw isForking(name);
+        // Of an interrupted growth, which the runner may have done.
+        if (((await store.findById(id))?.growing_to_gb ?? 0) > sizeGb) throw isGrowing(name);
         await this.#checkQuota(store, organization_id, { disks: 0, gb: sizeGb - size_gb });
         await store.setGrowing(id, sizeGb);
       });
@@ -228,8 +230,7 @@ export class Disks {
         await enterDiskStep('disk.make');
         const state = await ask();
         await enterDiskStep('disk.made');
-        const sizeGb = state.size_bytes / DISK_GB_BYTES;
-        if (await this.#store.complete(id, { sizeGb }, state)) return await this.#show(id, name);
+        if (await this.#store.complete(id, state)) return await this.#show(id, name);
         throw new AppError('internal', 'the record of a disk is gone');
       } catch (error) {
         // Also if it was completed and the answer was lost: the caller gets an error.

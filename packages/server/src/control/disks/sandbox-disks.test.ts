@@ -331,8 +331,12 @@ test('a snapshot keeps the version of the disk, and a restore continues on a for
 test('a rollback also rolls the disk back, and is refused for a snapshot with another disk', async () => {
   const { disk, id } = await createBoth();
   const saved = (await act(id, 'snapshot')).body;
+  const size = async () => (await call('GET', `/v1/disks/${disk}`)).body.size_gb as number;
+  const before = await size();
+  assert.equal((await call('PATCH', `/v1/disks/${disk}`, { size_gb: before + 1 })).body.size_gb, before + 1);
   const rolled = await act(id, 'rollback', { snapshot_id: saved.id });
   assert.equal(rolled.status, 200);
+  assert.equal(await size(), before);
   const done = harness.runner.captures.rollbacks.get(id)?.at(-1);
   assert.equal(done?.workspace?.version, saved.disk.version);
   const [child] = (await act(id, 'fork')).body;

@@ -26,6 +26,8 @@ export interface FakeDisk {
   id: string;
   version: number;
   sizeBytes: number;
+  /** By version. A version that is not here has the size of the last one before it. */
+  sizes: Map<number, number>;
   drainedAt: string;
   /** The VM that has it, or had it until its writes are stored. */
   holder: string | undefined;
@@ -135,13 +137,13 @@ export class FakeDisks {
     return this.attach(childId, { organization: parent.organization, disk: diskId, durability: 'local' });
   }
 
-  /** Sets the disk of a VM back to a version. */
+  /** Sets the disk of a VM back to a version, with its size. */
   rollBack(vmId: string, workspace: VmWorkspace | undefined): void {
     const disk = this.#findOf(vmId);
     if (disk === undefined) return;
     if (workspace?.disk !== disk.id || workspace.version === undefined || workspace.version > disk.version)
       throw new AppError('invalid_request', 'workspace: is not that of the snapshot');
-    this.#seal(disk);
+    this.#seal(disk, sizeAt(disk, workspace.version));
   }
 
   /** The VM that holds the disk; undefined if it is free. */
@@ -194,6 +196,7 @@ export class FakeDisks {
       id,
       version: 1,
       sizeBytes,
+      sizes: new Map([[1, sizeBytes]]),
       drainedAt: this.#now(),
       holder: undefined,
       polls: 0,
@@ -209,7 +212,7 @@ export class FakeDisks {
 
   #fork(parent: FakeDisk, { version, to }: { version: number; to: string }): FakeDisk {
     if (version > parent.version) throw new AppError('not_found', `there is no version ${version}`);
-    const disk = this.#create(parent.organization, to, parent.sizeBytes);
+    const disk = this.#create(parent.organization, to, sizeAt(parent, version));
     disk.parent = parent.id;
     disk.content = parent.content;
     return disk;
@@ -242,8 +245,7 @@ export class FakeDisks {
 
   #grow(disk: FakeDisk, sizeBytes: number): FakeDisk {
     if (sizeBytes < disk.sizeBytes) throw new AppError('invalid_request', 'size_bytes: a disk can only grow');
-    disk.sizeBytes = sizeBytes;
-    return disk;
+    return this.#seal(disk, sizeBytes);
   }
 
   #import(organization: string, id: string, content: Buffer): FakeDisk {
@@ -253,8 +255,10 @@ export class FakeDisks {
     return disk;
   }
 
-  #seal(disk: FakeDisk): FakeDisk {
+  #seal(disk: FakeDisk, sizeBytes = disk.sizeBytes): FakeDisk {
     disk.version += 1;
+    disk.sizeBytes = sizeBytes;
+    disk.sizes.set(disk.version, sizeBytes);
     disk.drainedAt = this.#now();
     return disk;
   }
@@ -311,4 +315,9 @@ export class FakeDisks {
   #now(): string {
     return new Date((this.#parts.host() ?? hostMoment()).wallMs).toISOString();
   }
+}
+
+function sizeAt({ sizes, sizeBytes }: FakeDisk, version: number): number {
+  const [, size = sizeBytes] = [...sizes].findLast(([number]) => number <= version) ?? [];
+  return size;
 }
