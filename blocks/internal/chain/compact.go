@@ -1,7 +1,9 @@
 package chain
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"coppice/blocks/internal/blockmap"
 	"coppice/blocks/internal/segment"
@@ -10,8 +12,12 @@ import (
 // sparseShare is the inverse of the share of a segment below which its rest is moved.
 const sparseShare = 4
 
-// SparseSegments are the segments of which the kept versions of a disk, and of all disks that it may share data with, use
-// less than a quarter. A segment of another organization's or family's disk is not among them.
+// maxSparse limits what one compaction moves, and so how long drains wait for it.
+const maxSparse = 64
+
+// SparseSegments are segments that the head of a disk uses, and of which the kept versions of it, and of all disks that it
+// may share data with, use less than a quarter; those with the least of it, if there are many. A segment of another
+// organization's or family's disk is not among them.
 func (d *Disks) SparseSegments(ctx context.Context, source *blockmap.Source, org, disk string) (map[segment.Hash]bool, error) {
 	head, err := d.open(ctx, org, disk)
 	if err != nil {
@@ -21,7 +27,7 @@ func (d *Disks) SparseSegments(ctx context.Context, source *blockmap.Source, org
 	if err != nil {
 		return nil, err
 	}
-	used := &usage{bytes: map[segment.Hash]int64{}, frames: map[segment.Place]bool{}, leaves: map[segment.Hash]bool{}}
+	used := newUsage()
 	for _, member := range members {
 		roots, err := d.keptRoots(ctx, source, org, member)
 		if err != nil {
@@ -33,7 +39,11 @@ func (d *Disks) SparseSegments(ctx context.Context, source *blockmap.Source, org
 			}
 		}
 	}
-	sparse := map[segment.Hash]bool{}
+	byHead, err := d.usageOf(ctx, source, org, head)
+	if err != nil {
+		return nil, err
+	}
+	var sparse []segment.Hash
 	for info, err := range d.Store.List(ctx, segment.Prefix(org), "") {
 		if err != nil {
 			return nil, err
@@ -42,11 +52,29 @@ func (d *Disks) SparseSegments(ctx context.Context, source *blockmap.Source, org
 		if err != nil {
 			return nil, err
 		}
-		if bytes := used.bytes[id]; bytes > 0 && bytes < info.Size/sparseShare {
-			sparse[id] = true
+		if byHead.bytes[id] > 0 && used.bytes[id] < info.Size/sparseShare {
+			sparse = append(sparse, id)
 		}
 	}
-	return sparse, nil
+	slices.SortFunc(sparse, func(a, b segment.Hash) int { return cmp.Compare(used.bytes[a], used.bytes[b]) })
+	chosen := map[segment.Hash]bool{}
+	for _, id := range sparse[:min(len(sparse), maxSparse)] {
+		chosen[id] = true
+	}
+	return chosen, nil
+}
+
+func (d *Disks) usageOf(ctx context.Context, source *blockmap.Source, org string, version Version) (*usage, error) {
+	hash, err := version.RootHash()
+	if err != nil {
+		return nil, err
+	}
+	root, err := source.Root(ctx, org, hash)
+	if err != nil {
+		return nil, err
+	}
+	used := newUsage()
+	return used, used.add(ctx, source, org, root)
 }
 
 // usage counts each frame once.
@@ -54,6 +82,10 @@ type usage struct {
 	bytes  map[segment.Hash]int64
 	frames map[segment.Place]bool
 	leaves map[segment.Hash]bool
+}
+
+func newUsage() *usage {
+	return &usage{bytes: map[segment.Hash]int64{}, frames: map[segment.Place]bool{}, leaves: map[segment.Hash]bool{}}
 }
 
 func (u *usage) add(ctx context.Context, source *blockmap.Source, org string, root *blockmap.Root) error {

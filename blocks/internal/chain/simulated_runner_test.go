@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	"coppice/blocks/internal/blockmap"
 	"coppice/blocks/internal/chain"
@@ -91,6 +92,8 @@ func (a *actor) act(ctx context.Context, disk string) error {
 			return nil
 		}
 		return a.disks.Delete(ctx, "o", disk)
+	case 8:
+		return a.compact(ctx, holding)
 	default:
 		return a.drain(ctx, holding)
 	}
@@ -104,25 +107,75 @@ func (a *actor) drain(ctx context.Context, holding chain.Holding) error {
 	if err != nil {
 		return err
 	}
-	base, err := upload.Base.RootHash()
+	root, _, err := a.build(ctx, upload, func(builder *blockmap.Builder, content []byte) error {
+		return a.change(ctx, builder, content)
+	})
 	if err != nil {
 		return err
 	}
-	version, err := blockmap.OpenVersion(ctx, blockmap.NewSource(a.disks.Store, nil), "o", base, simulatedBytes)
+	made, err := upload.Commit(ctx, root, "", 0)
+	return a.checkMade(holding, made, err)
+}
+
+func (a *actor) compact(ctx context.Context, holding chain.Holding) error {
+	if holding.Runner == "" {
+		return nil
+	}
+	// Any segments, not only sparse ones: what is moved is a matter of cost.
+	moved := map[segment.Hash]bool{}
+	for info, err := range a.disks.Store.List(ctx, segment.Prefix("o"), "") {
+		if err != nil {
+			return err
+		}
+		id, err := segment.ParseHash(strings.TrimPrefix(info.Key, segment.Prefix("o")))
+		if err != nil {
+			return err
+		}
+		moved[id] = a.random.IntN(2) == 0
+	}
+	upload, err := a.disks.BeginCompaction(ctx, holding)
 	if err != nil {
 		return err
+	}
+	root, stats, err := a.build(ctx, upload, func(builder *blockmap.Builder, _ []byte) error {
+		return builder.Move(ctx, moved)
+	})
+	if err != nil {
+		return err
+	}
+	if stats.ChangedBytes == 0 {
+		return upload.Abort(ctx)
+	}
+	made, err := upload.CommitCompaction(ctx, root)
+	if err == nil {
+		a.mutex.Lock()
+		a.compacted++
+		a.mutex.Unlock()
+	}
+	return a.checkMade(holding, made, err)
+}
+
+// build stores all objects of an upload. work may change the content.
+func (a *actor) build(ctx context.Context, upload *chain.Upload, work func(*blockmap.Builder, []byte) error) (root segment.Hash, stats blockmap.Stats, err error) {
+	base, err := upload.Base.RootHash()
+	if err != nil {
+		return root, stats, err
+	}
+	version, err := blockmap.OpenVersion(ctx, blockmap.NewSource(a.disks.Store, nil), "o", base, simulatedBytes)
+	if err != nil {
+		return root, stats, err
 	}
 	builder := blockmap.NewBuilder(ctx, version, upload.ID)
 	defer builder.Close()
 	a.mutex.Lock()
 	content := bytes.Clone(a.content[base.String()])
 	a.mutex.Unlock()
-	if err := a.change(ctx, builder, content); err != nil {
-		return err
+	if err := work(builder, content); err != nil {
+		return root, stats, err
 	}
-	root, _, err := builder.Finish(ctx)
+	root, stats, err = builder.Finish(ctx)
 	if err != nil {
-		return err
+		return root, stats, err
 	}
 	a.mutex.Lock()
 	a.content[root.String()], a.base[root.String()] = content, base.String()
@@ -130,7 +183,10 @@ func (a *actor) drain(ctx context.Context, holding chain.Holding) error {
 	if a.beforeCommit != nil {
 		a.beforeCommit()
 	}
-	made, err := upload.Commit(ctx, root, "", 0)
+	return root, stats, nil
+}
+
+func (a *actor) checkMade(holding chain.Holding, made chain.Version, err error) error {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	if err == nil && !a.made[fmt.Sprintf("disks/o/%s/%010d", holding.Disk, made.Number)] {

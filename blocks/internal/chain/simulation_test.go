@@ -108,6 +108,8 @@ type world struct {
 	made    map[string]bool            // manifests that became the head
 	roots   map[string]map[string]bool // roots that each disk had
 	deleted int                        // objects that collectors deleted while others worked
+	// compacted counts versions with data in other segments than before.
+	compacted int
 }
 
 func (w *world) create(ctx context.Context, key string, content []byte) (bool, error) {
@@ -134,16 +136,17 @@ func (w *world) create(ctx context.Context, key string, content []byte) (bool, e
 	}
 	w.roots[parts[2]][version.Root] = true
 	w.heads[parts[2]] = version
+	isUpload := version.Kind == "drain" || version.Kind == "compact"
 	switch {
 	case version.Number != head.Number+1:
 		w.t.Errorf("%s follows version %d", key, head.Number)
-	case version.Kind == "drain" && (version.Epoch != head.Epoch || version.Runner != head.Runner):
+	case isUpload && (version.Epoch != head.Epoch || version.Runner != head.Runner):
 		w.t.Errorf("%s: two holders' writes mix", key)
-	case version.Kind == "drain" && w.base[version.Root] != head.Root:
+	case isUpload && w.base[version.Root] != head.Root:
 		w.t.Errorf("%s was built from another root than that of its predecessor", key)
 	case version.Kind == "revert":
 		w.checkRevert(key, parts[2], head, version)
-	case version.Kind != "drain" && head.Number > 0 && version.Root != head.Root:
+	case !isUpload && head.Number > 0 && version.Root != head.Root:
 		w.t.Errorf("%s (%s) changes the root", key, version.Kind)
 	case version.KeepFrom < head.KeepFrom:
 		w.t.Errorf("%s keeps less than its predecessor", key)
@@ -217,21 +220,25 @@ func (w *world) check(ctx context.Context) (checked int) {
 }
 
 func TestNothingLiveIsCollectedAndNoWritesMix(t *testing.T) {
-	checked, deleted := 0, 0
+	checked, deleted, compacted := 0, 0, 0
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			versions, objects := simulate(t, seed)
-			checked, deleted = checked+versions, deleted+objects
+			result := simulate(t, seed)
+			checked, deleted, compacted = checked+result.checked, deleted+result.deleted, compacted+result.compacted
 		})
 	}
 	// How many passes a collector makes in one simulation depends on the load of the machine.
-	if checked == 0 || deleted == 0 {
+	if checked == 0 || deleted == 0 || compacted == 0 {
 		t.Error("the simulations prove nothing")
 	}
 }
 
-// simulate returns how many versions it checked, and how many objects the collectors deleted while others worked.
-func simulate(t *testing.T, seed uint64) (checked, deleted int) {
+type simulated struct {
+	// checked and compacted count versions, deleted the objects that the collectors deleted while others worked.
+	checked, compacted, deleted int
+}
+
+func simulate(t *testing.T, seed uint64) simulated {
 	ctx, random := context.Background(), rand.New(rand.NewPCG(seed, 7))
 	w := &world{t: t, store: memory.New(), base: map[string]string{}, heads: map[string]chain.Version{}, made: map[string]bool{}, roots: map[string]map[string]bool{},
 		content: map[string][]byte{segment.Hash{}.String(): make([]byte, simulatedBytes)}}
@@ -256,7 +263,7 @@ func simulate(t *testing.T, seed uint64) (checked, deleted int) {
 	runners.Wait()
 	close(stop)
 	collectors.Wait()
-	checked = w.check(ctx)
+	checked := w.check(ctx)
 	collector := &chain.Collector{Disks: chain.New(w.store), Source: blockmap.NewSource(w.store, nil), UploadTime: -time.Hour}
 	var result chain.Collected
 	for range 5 {
@@ -269,9 +276,9 @@ func simulate(t *testing.T, seed uint64) (checked, deleted int) {
 		t.Errorf("%d unused objects stay", result.Unused)
 	}
 	w.check(ctx)
-	t.Logf("%d versions checked, %d manifests, %d objects, %d deleted", checked, len(w.made), result.Objects, w.deleted)
+	t.Logf("%d versions checked, %d manifests, %d compactions, %d objects, %d deleted", checked, len(w.made), w.compacted, result.Objects, w.deleted)
 	if checked == 0 {
 		t.Error("the simulation checks nothing")
 	}
-	return checked, w.deleted
+	return simulated{checked: checked, compacted: w.compacted, deleted: w.deleted}
 }
