@@ -6,12 +6,15 @@
 //	       ◄── answers ───            ◄── answers ───   ▲           its next life knows nothing of the requests
 //	QEMU   ── connects ──► socket ── accepted by ───────┘
 //
+// A server that writes nothing for a while, although it is asked, hangs: it is killed, and the next one started.
+//
 // Each request of the runner is answered once: by the server, or with the code "restarted" if the server died before it
 // answered. The operation may have happened then; operations are repeatable.
 package supervise
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +25,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,6 +39,11 @@ const (
 	quickDeath   = 10 * time.Second
 	firstPause   = 100 * time.Millisecond
 	longestPause = 2 * time.Second
+	// A server that answers none of that many questions hangs. A host that is overloaded, or was suspended, gets no tick.
+	usualPingTime = 5 * time.Second
+	maxUnanswered = 12
+	// pingID is that of no request of the runner.
+	pingID = -1
 )
 
 // Ready is the line that says that the socket listens and a server runs.
@@ -45,6 +54,8 @@ type Supervisor struct {
 	// Command makes the command of a new server, without standard input and output.
 	Command func() *exec.Cmd
 	Log     *slog.Logger
+	// PingTime is the time between two questions whether the server lives. 0: five seconds.
+	PingTime time.Duration
 
 	writing sync.Mutex
 	out     io.Writer
@@ -56,6 +67,8 @@ type Supervisor struct {
 	// waiting counts the requests without an answer by their id. All were given to the running server.
 	waiting map[int64]int
 	isReady bool
+	// isAlive is set by each line of the server.
+	isAlive atomic.Bool
 }
 
 // Run ends when in ends, or with the context, and ends the server then. It fails if the first server does not get ready:
@@ -125,7 +138,10 @@ func (s *Supervisor) runServer(ctx context.Context) error {
 	// At once: the next runner's server drains the same overlays, and later ones, which a drain of this server must not
 	// follow.
 	stop := context.AfterFunc(ctx, func() { _ = command.Process.Kill() })
+	watching, stopWatching := context.WithCancel(ctx)
+	go s.watch(watching, input, command.Process)
 	s.passAnswers(output)
+	stopWatching()
 	// Without its output it is of no use, whatever it does.
 	if ctx.Err() == nil {
 		_ = command.Process.Kill()
@@ -134,6 +150,40 @@ func (s *Supervisor) runServer(ctx context.Context) error {
 	stop()
 	s.abandon()
 	return err
+}
+
+// watch kills a server that hangs.
+func (s *Supervisor) watch(ctx context.Context, input io.Writer, server *os.Process) {
+	ticker := time.NewTicker(cmp.Or(s.PingTime, usualPingTime))
+	defer ticker.Stop()
+	// A server that reads nothing would hold up the watch.
+	pings := make(chan struct{}, 1)
+	defer close(pings)
+	go func() {
+		for range pings {
+			_, _ = fmt.Fprintf(input, "{\"id\":%d,\"op\":\"status\"}\n", pingID)
+		}
+	}()
+	s.isAlive.Store(true)
+	for unanswered := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if unanswered++; s.isAlive.Swap(false) {
+			unanswered = 0
+		}
+		if unanswered > maxUnanswered {
+			s.Log.Error("the block server answers nothing, and is killed")
+			_ = server.Kill()
+			return
+		}
+		select {
+		case pings <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (s *Supervisor) use(server io.WriteCloser) {
@@ -216,6 +266,7 @@ func (s *Supervisor) passAnswers(output io.Reader) {
 	lines := bufio.NewScanner(output)
 	lines.Buffer(make([]byte, 0, 4096), maxAnswerBytes)
 	for lines.Scan() {
+		s.isAlive.Store(true)
 		if string(lines.Bytes()) == Ready {
 			if !s.isReady {
 				s.isReady = true
@@ -226,7 +277,11 @@ func (s *Supervisor) passAnswers(output io.Reader) {
 		var answer struct {
 			ID int64 `json:"id"`
 		}
-		if err := json.Unmarshal(lines.Bytes(), &answer); err != nil || !s.end(answer.ID) {
+		err := json.Unmarshal(lines.Bytes(), &answer)
+		if err == nil && answer.ID == pingID {
+			continue
+		}
+		if err != nil || !s.end(answer.ID) {
 			s.Log.Error("the block server wrote a line that answers nothing", "line", lines.Text()[:min(200, len(lines.Text()))])
 			continue
 		}
