@@ -38,6 +38,7 @@ import { enterStep } from '../vm/steps.ts';
 import type { Blueprint } from './vm-assembly.ts';
 import type { VmDriver } from './vm-driver.ts';
 import { NO_RULES } from './vm-egress.ts';
+import { forkMoment, keepMomentAnew } from '../workspace/disk-moments.ts';
 
 const MIB = 1024 * 1024;
 /** How long a capture waits for the object store. A guest that is being hibernated stands still meanwhile. */
@@ -278,7 +279,7 @@ async function keepWorkspace(
   const { workspace } = driver.running;
   if (workspace === undefined || moment === undefined) return undefined;
   const late = new AbortController();
-  const kept = workspace.keepAnew(moment, captureId, late.signal);
+  const kept = keepMomentAnew(workspace, moment, { name: captureId, signal: late.signal });
   kept.catch(() => undefined);
   return withDeadline('writing the disk to the object store', KEEP_TIMEOUT_MS, kept, () =>
     late.abort(),
@@ -299,7 +300,7 @@ async function forkDisks(
   const { workspace } = driver.running;
   if (workspace === undefined || moment === undefined || disks === undefined) return undefined;
   const { organization, durability } = workspace.record;
-  const versions = await workspace.fork(moment, disks);
+  const versions = await forkMoment(workspace, moment, disks);
   return disks.map((disk, index) => ({ organization, disk, durability, version: versions[index] }));
 }
 

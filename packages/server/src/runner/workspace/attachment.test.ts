@@ -5,6 +5,7 @@ import { after, test } from 'node:test';
 import { DISK_BYTES, DiskSite, until, type DiskVm } from './testing/disk-site.ts';
 import { DiskManifest, Nothing } from './block-requests.ts';
 import type { VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
+import { keepMoment, keepMomentAnew } from './disk-moments.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -61,6 +62,27 @@ test('a backlog of sealed overlays is drained in order', async () => {
   await leave(vm, asked);
 });
 
+test('a disk is compacted below a guest that continues, and not if there is nothing to move', async () => {
+  const { vm, asked } = await attachNew();
+  await vm.write(0, 8 * MIB, 1);
+  await vm.attachment.flush();
+  assert.equal(await vm.attachment.compact(), false);
+  // All but 64 KiB of each MiB again, so that little of the first segment is used.
+  for (let at = 0; at < 8; at += 1) await vm.write(at * MIB + 64 * KIB, MIB - 64 * KIB, 2 + at);
+  await vm.attachment.flush();
+  // The version before is kept until the next drain, as the VM reads it during this one.
+  await vm.write(9 * MIB, MIB, 20);
+  await vm.attachment.flush();
+  await vm.write(10 * MIB, MIB, 21);
+  const before = vm.attachment.record.version;
+  assert.equal(await vm.attachment.compact(), true);
+  assert.equal(vm.attachment.record.version, before + 1);
+  assert.ok((await vm.graph.read()).equals(vm.model));
+  assert.equal(await vm.attachment.compact(), false);
+  await vm.write(0, MIB, 22);
+  await leave(vm, asked);
+});
+
 test('what is kept of a moment has nothing that was sealed later, even if that is drained first', async () => {
   const { vm, asked } = await attachNew();
   await vm.write(0, MIB, 1);
@@ -69,7 +91,7 @@ test('what is kept of a moment has nothing that was sealed later, even if that i
   await vm.write(0, MIB, 2);
   using later = await vm.attachment.seal();
   const drained = vm.attachment.drainThrough(vm.attachment.highestSealed);
-  const kept = await vm.attachment.keep(moment, 'snap1');
+  const kept = await keepMoment(vm.attachment, moment, 'snap1');
   later[Symbol.dispose]();
   await drained;
   assert.ok(site.exported(server, asked, kept.version).equals(then));
@@ -85,10 +107,10 @@ test('a repeated capture keeps the disk of its own moment, and not that of the i
   const { signal } = new AbortController();
   await vm.write(0, MIB, 1);
   using first = await vm.attachment.seal();
-  const interrupted = await vm.attachment.keepAnew(first, 'snap1', signal);
+  const interrupted = await keepMomentAnew(vm.attachment, first, { name: 'snap1', signal: signal });
   await vm.write(0, MIB, 2);
   using second = await vm.attachment.seal();
-  const kept = await vm.attachment.keepAnew(second, 'snap1', signal);
+  const kept = await keepMomentAnew(vm.attachment, second, { name: 'snap1', signal: signal });
   assert.ok(kept.version > interrupted.version);
   assert.ok(site.exported(server, asked, kept.version).equals(vm.model));
   await leave(vm, asked);
@@ -97,7 +119,7 @@ test('a repeated capture keeps the disk of its own moment, and not that of the i
 test('a capture that waited too long keeps nothing', async () => {
   const { vm, asked } = await attachNew();
   using moment = await vm.attachment.seal();
-  await assert.rejects(vm.attachment.keepAnew(moment, 'snap1', AbortSignal.abort()));
+  await assert.rejects(keepMomentAnew(vm.attachment, moment, { name: 'snap1', signal: AbortSignal.abort() }));
   const { organization: org, disk } = asked;
   const { snapshots } = (await server.ask({ op: 'snapshots', org, disk }, Nothing)) as { snapshots: [] };
   assert.deepEqual(snapshots, []);
@@ -177,7 +199,7 @@ test('a rollback shows the kept version, and the snapshot may be removed then', 
   const { vm: old, asked } = await attachNew();
   await old.write(0, MIB, 1);
   using moment = await old.attachment.seal();
-  const kept = await old.attachment.keep(moment, 'snap1');
+  const kept = await keepMoment(old.attachment, moment, 'snap1');
   const then = Buffer.from(old.model);
   await old.write(0, 2 * MIB, 2);
   await seal(old);
@@ -198,7 +220,7 @@ test('a drain of the replaced VM that is still running when the rollback is done
   const { vm: old, asked } = await attachNew();
   await old.write(0, MIB, 1);
   using moment = await old.attachment.seal();
-  const kept = await old.attachment.keep(moment, 'snap1');
+  const kept = await keepMoment(old.attachment, moment, 'snap1');
   const then = Buffer.from(old.model);
   await old.write(0, MIB, 2);
   const [held, reached] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -226,7 +248,7 @@ test('a replacement that is given up leaves the disk with the VM that has it', a
   const { vm: old, asked } = await attachNew();
   await old.write(0, MIB, 1);
   using moment = await old.attachment.seal();
-  const kept = await old.attachment.keep(moment, 'snap1');
+  const kept = await keepMoment(old.attachment, moment, 'snap1');
   await old.write(0, MIB, 2);
   const vm = await site.replace(workspaces, old, kept.version);
   await vm.write(0, MIB, 3);

@@ -5,6 +5,7 @@
  *
  *   seal    a new overlay on top; the former top is never written again, so it is the disk of one moment
  *   drain   uploads the lowest sealed overlay as the next version, puts the overlay above onto that, removes the file
+ *   compact moves what is left of mostly unused segments into a version with the same content
  *   leave   the VM is gone: all overlays are drained, and the disk is released for another holder
  *
  * All overlays that are there make up the disk, whatever was interrupted: draining one again gives the same version, and
@@ -13,12 +14,13 @@
 import { AppError } from '@coppice/contract';
 import type { z } from 'zod';
 import { invariant } from '../../lib/invariant.ts';
-import type { CapturedWorkspace, DiskAttachment } from '../../lib/protocol/disk-protocol.ts';
+import type { DiskAttachment } from '../../lib/protocol/disk-protocol.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import { enterStep } from '../vm/steps.ts';
 import type { WorkspaceDevice, WorkspaceSource, WorkspaceVersion } from '../vm/workspace-device.ts';
 import { writeAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
 import {
+  CompactedDisk,
   DiskManifest,
   DrainedOverlay,
   LoadedVersion,
@@ -27,7 +29,7 @@ import {
 } from './block-requests.ts';
 import { BlockServerError, type BlockRequest } from './block-server.ts';
 import { GuestHold } from './guest-hold.ts';
-import { forkAll, snapshotAnew, type DiskServer } from './disk-moments.ts';
+import type { DiskServer } from './disk-moments.ts';
 import { assertCalm } from './store-health.ts';
 import { keepNew } from './overlay-directory.ts';
 import { reserveMoment, type SealedMoment } from './sealed-moment.ts';
@@ -254,31 +256,6 @@ export class Attachment {
     await moment.drain(async () => undefined);
   }
 
-  /** Names the disk of a moment, so that its version is kept. A repetition gives the version that has the name already. */
-  keep(moment: SealedMoment, name: string): Promise<CapturedWorkspace> {
-    return moment.drain(async () => this.#captured(await this.#ask({ op: 'snapshot', name }, DiskManifest)));
-  }
-
-  /**
-   * As {@link keep}, for memory of the same moment: the version that an interrupted attempt named is of another moment, and
-   * is replaced. Keeps nothing once `signal` is aborted.
-   */
-  keepAnew(moment: SealedMoment, name: string, signal: AbortSignal): Promise<CapturedWorkspace> {
-    return moment.drain(async (drained) =>
-      this.#captured(await snapshotAnew(this.server, { name, drained, signal })),
-    );
-  }
-
-  #captured({ version, size_bytes }: Manifest): CapturedWorkspace {
-    const { organization, disk } = this.#record;
-    return { organization, disk, version, size_bytes };
-  }
-
-  /** Makes new disks from the disk of a moment. Returns the versions that they begin with. */
-  fork(moment: SealedMoment, disks: readonly string[]): Promise<number[]> {
-    return moment.drain((version) => forkAll(this.server, version, disks));
-  }
-
   /** Grows the disk. The file system in the guest does not grow. */
   async grow(sizeBytes: number): Promise<void> {
     using moment = await this.seal();
@@ -361,12 +338,31 @@ export class Attachment {
     this.#assertWanted();
     const { revert_to: version } = this.#record;
     if (version === undefined) return;
-    const reverted = await this.#ask({ op: 'revert', version }, DiskManifest);
-    if (this.hasGuest) await this.#rebase(reverted, { onto: () => this.#overlays[0] });
+    await this.#follow(await this.#ask({ op: 'revert', version }, DiskManifest), { revert_to: undefined });
+  }
+
+  /**
+   * Moves data out of segments of which little is used, so that the collector can free them. Drains wait meanwhile. Returns
+   * false if nothing was to be moved. Throws {@link BlockServerError}.
+   */
+  compact(): Promise<boolean> {
+    return this.#drains.run(async () => {
+      await this.#revert();
+      const request = { op: 'compact' };
+      const compacted = await this.#ask(request, CompactedDisk, { timeoutMs: DRAIN_TIMEOUT_MS });
+      if (compacted.repeated) return false;
+      await this.#follow(compacted);
+      return true;
+    });
+  }
+
+  /** Continues on a version that has the content of the lowest overlay's one, or that it was rolled back to. */
+  async #follow(made: Manifest, change: Partial<AttachmentRecord> = {}): Promise<void> {
+    if (this.hasGuest) await this.#rebase(made, { onto: () => this.#overlays[0] });
     this.#note({
-      revert_to: undefined,
-      version: reverted.version,
-      drained_at: new Date(reverted.drained_ms).toISOString(),
+      ...change,
+      version: made.version,
+      drained_at: new Date(made.drained_ms).toISOString(),
     });
   }
 

@@ -37,6 +37,9 @@ export const DrainedOverlay = DiskManifest.extend({
   duration_ms: z.int(),
 });
 
+/** `repeated`: there was nothing to move, and the version is that of before. */
+export const CompactedDisk = DiskManifest.extend({ repeated: z.boolean() });
+
 export const ServerStatus = z.object({
   reads: z.int(),
   /** Age of the oldest read in progress; 0 without one. */

@@ -4,6 +4,7 @@ import { DISK_BYTES, DiskSite, until } from './testing/disk-site.ts';
 import { findAttachmentRecord } from './attachment-record.ts';
 import { join } from 'node:path';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { keepMoment } from './disk-moments.ts';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;
@@ -102,7 +103,7 @@ test('a rollback that was done is completed by the second process after it too',
   const old = await site.attach(first, asked);
   await old.write(0, MIB, 1);
   using moment = await old.attachment.seal();
-  const kept = await old.attachment.keep(moment, 'snap1');
+  const kept = await keepMoment(old.attachment, moment, 'snap1');
   await old.write(0, MIB, 2);
   const vm = await site.replace(first, old, kept.version);
   vm.model.fill(1, 0, MIB);
@@ -131,7 +132,7 @@ test('a rollback that was not done leaves the disk to the VM that has it', async
   const old = await site.attach(first, asked);
   await old.write(0, MIB, 1);
   using moment = await old.attachment.seal();
-  const kept = await old.attachment.keep(moment, 'snap1');
+  const kept = await keepMoment(old.attachment, moment, 'snap1');
   await old.write(0, MIB, 2);
   const vm = await site.replace(first, old, kept.version);
   first[Symbol.dispose]();

@@ -28,6 +28,7 @@ import { DiskManifest, Nothing } from './block-requests.ts';
 import { BlockServerError, type BlockServer } from './block-server.ts';
 import { growWorkspace, syncWorkspace, whileFrozen } from './guest-workspace.ts';
 import type { Workspaces } from './workspaces.ts';
+import { keepMoment } from './disk-moments.ts';
 
 const FORMAT_OPTIONS = 'lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0';
 const IMPORT_TIMEOUT_MS = 60 * 60_000;
@@ -192,7 +193,7 @@ export class DiskOperations {
 
   async #keepSealed(attachment: Attachment, { snapshot, sync }: TakeSnapshot): Promise<CapturedWorkspace> {
     using moment = sync ? await this.#sealSynced(attachment) : await attachment.seal();
-    return await attachment.keep(moment, snapshot);
+    return await keepMoment(attachment, moment, snapshot);
   }
 
   async #sealSynced(attachment: Attachment): Promise<SealedMoment> {

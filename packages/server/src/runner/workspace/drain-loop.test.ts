@@ -19,6 +19,12 @@ class FakeAttachment {
   heldFor: string | undefined;
   waitsFor: string | null = null;
   readonly drain = Promise.withResolvers<undefined>();
+  compactions = 0;
+
+  async compact(): Promise<boolean> {
+    this.compactions += 1;
+    throw new Error('the store is away');
+  }
 
   drainThrough(): Promise<undefined> {
     return this.drain.promise;
@@ -46,6 +52,7 @@ function begin(context: TestContext): FakeAttachment {
   const loop = new DrainLoop({
     attachment: attachment as unknown as Attachment,
     maxDirtyBytes: 100,
+    firstCompactMs: 20,
     onReleased: () => undefined,
     log: pino({ level: 'silent' }),
   });
@@ -75,4 +82,15 @@ test('a drain that takes long says what it waits for, and nothing when it procee
   await pollUntil({ step: 'the end of the reason', ...WAIT }, () =>
     attachment.waitsFor === null ? true : undefined,
   );
+});
+
+test('a disk is compacted while nothing waits to be drained, and a failure is not one of the drains', async (t) => {
+  const attachment = begin(t);
+  await pollUntil({ step: 'the reason', ...WAIT }, () => attachment.waitsFor ?? undefined);
+  assert.equal(attachment.compactions, 0);
+  attachment.mustDrain = false;
+  attachment.drain.resolve(undefined);
+  await pollUntil({ step: 'the compaction', ...WAIT }, () => (attachment.compactions > 0 ? true : undefined));
+  assert.equal(attachment.waitsFor, null);
+  assert.equal(attachment.compactions, 1);
 });

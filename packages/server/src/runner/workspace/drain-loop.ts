@@ -3,6 +3,7 @@
  *
  *   written to, and 5 s since the last seal, or 64 MiB ─► seal     not while 8 sealed overlays wait
  *   sealed overlays                                    ─► drain    repeated with growing pauses while the store fails
+ *   a minute after the attach, and every hour          ─► compact  while only the top waits
  *   more than the limit not drained                    ─► the VM is held until half of it is drained
  *   the VM is gone                                     ─► drain all, release, end
  */
@@ -13,6 +14,11 @@ import type { Attachment } from './attachment.ts';
 import { findStoreFailure } from './store-health.ts';
 
 const CHECK_MS = 500;
+/** Also sandboxes that live only for minutes keep their disk compact. */
+const FIRST_COMPACT_MS = 60_000;
+const COMPACT_MS = 60 * 60_000;
+/** One pass moves a limited number of bytes. */
+const NEXT_COMPACT_MS = 30_000;
 const SEAL_AFTER_MS = 5000;
 const SEAL_AFTER_BYTES = 64 << 20;
 const MAX_SEALED = 8;
@@ -29,12 +35,14 @@ export interface DrainLoopOptions {
   attachment: Attachment;
   /** Most bytes of this disk that wait on this host. */
   maxDirtyBytes: number;
+  /** Time until the first compaction. Default: a minute. */
+  firstCompactMs?: number;
   /** Called once, when nothing of the attachment is left. */
   onReleased: () => void;
   log: Logger;
 }
 
-type Activity = 'limit' | 'seal' | 'drain' | 'release' | 'ask';
+type Activity = 'limit' | 'seal' | 'drain' | 'release' | 'ask' | 'compact';
 
 export class DrainLoop {
   readonly #options: DrainLoopOptions;
@@ -47,10 +55,12 @@ export class DrainLoop {
   /** After failures nothing is drained until then. */
   #restsUntil = 0;
   #pauseMs = 0;
+  #compactsAt: number;
   readonly #released = Promise.withResolvers<undefined>();
 
   constructor(options: DrainLoopOptions) {
     this.#options = options;
+    this.#compactsAt = performance.now() + (options.firstCompactMs ?? FIRST_COMPACT_MS);
     void this.#run();
   }
 
@@ -91,6 +101,7 @@ export class DrainLoop {
       this.#begin('limit', () => this.#limit());
       if (this.#mustSeal()) this.#begin('seal', () => this.#seal());
       if (attachment.mustDrain && !isResting) this.#begin('drain', () => this.#drain());
+      else if (performance.now() >= this.#compactsAt) this.#begin('compact', () => this.#compact());
     }
     const since = this.#busy.get('release') ?? this.#busy.get('drain') ?? Infinity;
     if (performance.now() - since > LONG_DRAIN_MS) this.#begin('ask', () => this.#askReason());
@@ -109,8 +120,7 @@ export class DrainLoop {
 
   async #fail(error: unknown): Promise<void> {
     const { attachment } = this.#options;
-    const isLost = error instanceof BlockServerError && error.reason === 'stale';
-    if (!isLost) return this.#note(error);
+    if (!isStale(error)) return this.#note(error);
     attachment.lose();
     if (this.#isLeft) await this.#discard();
   }
@@ -175,10 +185,27 @@ export class DrainLoop {
     this.#succeed();
   }
 
+  /** A store that fails is noticed by the drains. */
+  async #compact(): Promise<void> {
+    const { attachment, log } = this.#options;
+    this.#compactsAt = performance.now() + COMPACT_MS;
+    try {
+      if (await attachment.compact()) this.#compactsAt = performance.now() + NEXT_COMPACT_MS;
+    } catch (error) {
+      if (isStale(error)) throw error;
+      log.info({ err: error, unit: attachment.unit }, 'a disk is not compacted; the next try is in an hour');
+    }
+  }
+
   #mustSeal(): boolean {
     const { attachment } = this.#options;
     const { topBytes, sealedCount } = attachment;
     if (topBytes === 0 || sealedCount >= MAX_SEALED) return false;
     return topBytes >= SEAL_AFTER_BYTES || performance.now() - this.#lastSealAt >= SEAL_AFTER_MS;
   }
+}
+
+/** Another holder has the disk. */
+function isStale(error: unknown): boolean {
+  return error instanceof BlockServerError && error.reason === 'stale';
 }
