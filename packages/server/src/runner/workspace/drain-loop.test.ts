@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { pollUntil } from '../../lib/waiting/deadline.ts';
+import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import type { Attachment } from './attachment.ts';
 import { DrainLoop } from './drain-loop.ts';
 
@@ -53,6 +54,7 @@ function begin(context: TestContext): FakeAttachment {
     attachment: attachment as unknown as Attachment,
     maxDirtyBytes: 100,
     firstCompactMs: 20,
+    compactions: new SerialQueue(),
     onReleased: () => undefined,
     log: pino({ level: 'silent' }),
   });

@@ -9,6 +9,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
+import type { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import { BlockServerError } from './block-server.ts';
 import type { Attachment } from './attachment.ts';
 import { findStoreFailure } from './store-health.ts';
@@ -37,6 +38,8 @@ export interface DrainLoopOptions {
   maxDirtyBytes: number;
   /** Time until the first compaction. Default: a minute. */
   firstCompactMs?: number;
+  /** Of all disks: one is compacted at a time. */
+  compactions: SerialQueue;
   /** Called once, when nothing of the attachment is left. */
   onReleased: () => void;
   log: Logger;
@@ -187,10 +190,13 @@ export class DrainLoop {
 
   /** A store that fails is noticed by the drains. */
   async #compact(): Promise<void> {
-    const { attachment, log } = this.#options;
+    const { attachment, compactions, log } = this.#options;
     this.#compactsAt = performance.now() + COMPACT_MS;
     try {
-      if (await attachment.compact()) this.#compactsAt = performance.now() + NEXT_COMPACT_MS;
+      const mayBeMore = await compactions.run(
+        async () => !this.#isLeft && !this.#isClosed && (await attachment.compact()),
+      );
+      if (mayBeMore) this.#compactsAt = performance.now() + NEXT_COMPACT_MS;
     } catch (error) {
       if (isStale(error)) throw error;
       log.info({ err: error, unit: attachment.unit }, 'a disk is not compacted; the next try is in an hour');

@@ -13,6 +13,7 @@ import { findFile } from '../../lib/files/find-file.ts';
 import { writeDurably } from '../../lib/files/durable-file.ts';
 import type { CapturedWorkspace, VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
+import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import { invariant } from '../../lib/invariant.ts';
 import type { WorkspaceFiles, WorkspaceSource } from '../vm/workspace-device.ts';
 import { Attachment } from './attachment.ts';
@@ -70,6 +71,7 @@ export class Workspaces implements Disposable {
   /** Keys of disks that are taken for a VM which does not have them yet. */
   readonly #taking = new Set<string>();
   readonly #lease: RunnerLease;
+  readonly #compactions = new SerialQueue();
   /** Attachments of earlier runner processes that are neither adopted nor left yet. */
   readonly #found = new Map<string, AttachmentRecord>();
   /** VM instances with a disk whose record cannot be read. Nothing of them is removed. */
@@ -338,7 +340,9 @@ export class Workspaces implements Disposable {
       if (this.#held.get(unit)?.attachment === attachment) this.#held.delete(unit);
       log.info({ unit, disk: record.disk }, 'disk released');
     };
-    this.#held.set(unit, { attachment, loop: new DrainLoop({ attachment, maxDirtyBytes, onReleased, log }) });
+    const compactions = this.#compactions;
+    const loop = new DrainLoop({ attachment, maxDirtyBytes, compactions, onReleased, log });
+    this.#held.set(unit, { attachment, loop });
     return attachment;
   }
 
