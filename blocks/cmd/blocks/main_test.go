@@ -250,7 +250,7 @@ func refuse(t *testing.T, s *server) {
 		`"op":"import","org":"o","disk":"d","overlay":"image","format":"raw"`:                   "exists",
 		`"op":"import","org":"o","disk":"j","overlay":"image","format":"qcow2"`:                 "refused",
 		`"op":"load","org":"../o","disk":"d","version":1`:                                       "invalid",
-		`"op":"dirty","overlay":"../model"`:                                                     "failed",
+		`"op":"dirty","overlay":"../model"`:                                                     "invalid",
 		`"op":"drain","org":"o","disk":"d","runner":"r2","epoch":9,"overlay":"o1","source":"x"`: "stale",
 	} {
 		if _, code := s.ask(request); code != want {
