@@ -67,8 +67,8 @@ type Supervisor struct {
 	// waiting counts the requests without an answer by their id. All were given to the running server.
 	waiting map[int64]int
 	isReady bool
-	// isAlive is set by each line of the server.
-	isAlive atomic.Bool
+	// isAlive is set by each line of the server, isPassing while such a line waits for the runner to read it.
+	isAlive, isPassing atomic.Bool
 }
 
 // Run ends when in ends, or with the context, and ends the server then. It fails if the first server does not get ready:
@@ -139,8 +139,7 @@ func (s *Supervisor) runServer(ctx context.Context) error {
 	// follow.
 	stop := context.AfterFunc(ctx, func() { _ = command.Process.Kill() })
 	watching, stopWatching := context.WithCancel(ctx)
-	go s.watch(watching, input, command.Process)
-	s.passAnswers(output)
+	s.passAnswers(output, func() { go s.watch(watching, input, command.Process) })
 	stopWatching()
 	// Without its output it is of no use, whatever it does.
 	if ctx.Err() == nil {
@@ -171,7 +170,7 @@ func (s *Supervisor) watch(ctx context.Context, input io.Writer, server *os.Proc
 			return
 		case <-ticker.C:
 		}
-		if unanswered++; s.isAlive.Swap(false) {
+		if unanswered++; s.isAlive.Swap(false) || s.isPassing.Load() {
 			unanswered = 0
 		}
 		if unanswered > maxUnanswered {
@@ -262,12 +261,14 @@ func (s *Supervisor) begin(ctx context.Context, id int64) io.Writer {
 	}
 }
 
-func (s *Supervisor) passAnswers(output io.Reader) {
+// passAnswers calls onReady when the server is ready. Opening a large cache may take it a while.
+func (s *Supervisor) passAnswers(output io.Reader, onReady func()) {
 	lines := bufio.NewScanner(output)
 	lines.Buffer(make([]byte, 0, 4096), maxAnswerBytes)
 	for lines.Scan() {
 		s.isAlive.Store(true)
 		if string(lines.Bytes()) == Ready {
+			onReady()
 			if !s.isReady {
 				s.isReady = true
 				s.write([]byte(Ready))
@@ -285,7 +286,9 @@ func (s *Supervisor) passAnswers(output io.Reader) {
 			s.Log.Error("the block server wrote a line that answers nothing", "line", lines.Text()[:min(200, len(lines.Text()))])
 			continue
 		}
+		s.isPassing.Store(true)
 		s.write(lines.Bytes())
+		s.isPassing.Store(false)
 	}
 }
 
