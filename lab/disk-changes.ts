@@ -73,6 +73,8 @@ export async function checkDiskContents(parts: DiskParts): Promise<void> {
   await checkContents(client, { disk: DISK }, disk);
   const [name, held] = Object.entries(diskSnapshots).at(-1) ?? [];
   if (name !== undefined && held !== undefined) {
+    // Of an earlier check that failed.
+    if ((await client.getDisk(FORK)) !== null) await client.deleteDisk(FORK);
     await checkContents(client, { disk: FORK, forkFromDisk: DISK, diskSnapshot: name }, held);
     await client.deleteDisk(FORK);
   }

@@ -46,6 +46,9 @@ export async function checkShortList(parts: ShortListParts): Promise<void> {
     const [last] = await client.history({ limit: 1 });
     assert.deepEqual([last?.id, last?.costCents], [sandbox.id, costCents]);
   });
+  await results.attempt('persistent disk: outlives its sandbox, is snapshot and forked', () =>
+    checkDisk(client),
+  );
   await checkEgress(parts);
 }
 
@@ -106,6 +109,22 @@ async function checkHibernation(sandbox: Sandbox): Promise<void> {
   assert.equal((await sandbox.hibernate()).status, 'hibernated');
   assert.equal((await sandbox.resume()).status, 'running');
   await assertState(sandbox, 'asleep');
+}
+
+async function checkDisk(client: Coppice): Promise<void> {
+  await client.createDisk({ name: 'short', sizeGb: 1 });
+  const first = await client.sandboxes.create({ ...SMALL, disk: 'short' });
+  await read(first, 'echo one > /workspace/file && sync');
+  await client.snapshotDisk('short', { name: 'one', sync: true });
+  await read(first, 'echo two > /workspace/file');
+  await first.destroy();
+  const options = { ...SMALL, forkFromDisk: 'short', diskSnapshot: 'one', disk: 'short-fork' };
+  const fork = await client.sandboxes.create(options);
+  assert.equal(await read(fork, 'cat /workspace/file'), 'one\n');
+  const second = await client.sandboxes.create({ ...SMALL, disk: 'short' });
+  assert.equal(await read(second, 'cat /workspace/file'), 'two\n');
+  for (const sandbox of [fork, second]) await sandbox.destroy();
+  for (const name of ['short-fork', 'short']) await client.deleteDisk(name);
 }
 
 /** Reads the log to its end, and verifies it with the head that the service reports. */
