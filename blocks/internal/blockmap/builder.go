@@ -92,11 +92,15 @@ func (b *Builder) Apply(ctx context.Context, change Change) error {
 	return nil
 }
 
-// Move stores the blocks anew of which some frames are in one of the segments. Nothing else may be applied.
-func (b *Builder) Move(ctx context.Context, segments map[segment.Hash]bool) error {
+// Move stores the blocks anew of which some frames are in one of the segments, until it has moved limit bytes. Nothing else
+// may be applied.
+func (b *Builder) Move(ctx context.Context, segments map[segment.Hash]bool, limit int64) error {
 	for number, err := range b.base.DataBlocks(ctx) {
 		if err != nil {
 			return err
+		}
+		if b.stats.ChangedBytes >= limit {
+			return nil
 		}
 		pieces, err := b.base.pieces(ctx, number)
 		if err != nil {

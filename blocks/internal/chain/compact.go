@@ -12,35 +12,40 @@ import (
 // sparseShare is the inverse of the share of a segment below which its rest is moved.
 const sparseShare = 4
 
-// maxSparse limits what one compaction moves, and so how long drains wait for it.
-const maxSparse = 64
+// maxSparse limits what one compaction moves, maxPinning the disks and snapshots of which the maps are read for it.
+const (
+	maxSparse  = 64
+	maxPinning = 32
+)
 
-// SparseSegments are segments that the head of a disk uses, and of which the kept versions of it, and of all disks that it
-// may share data with, use less than a quarter; those with the least of it, if there are many. A segment of another
-// organization's or family's disk is not among them.
-func (d *Disks) SparseSegments(ctx context.Context, source *blockmap.Source, org, disk string) (map[segment.Hash]bool, error) {
+// SparseSegments are segments of which the head of a disk uses less than a quarter, and that no snapshot and no other disk
+// uses: the collector can delete them when their rest is moved. If there are many, they are those with the least of it. A
+// disk with many snapshots or relatives has none.
+func (d *Disks) SparseSegments(ctx context.Context, source *blockmap.Source, org, disk string) ([]segment.Hash, error) {
 	head, err := d.open(ctx, org, disk)
 	if err != nil {
 		return nil, err
 	}
-	members, err := d.members(ctx, org, head.Family)
+	pinning, err := d.pinningRoots(ctx, source, org, disk, head)
+	if err != nil || len(pinning) > maxPinning {
+		return nil, err
+	}
+	pinned := usage{bytes: map[segment.Hash]int64{}, leaves: map[segment.Hash]bool{}}
+	for _, root := range pinning {
+		if err := pinned.add(ctx, source, org, root); err != nil {
+			return nil, err
+		}
+	}
+	name, err := head.RootHash()
 	if err != nil {
 		return nil, err
 	}
-	used := newUsage()
-	for _, member := range members {
-		roots, err := d.keptRoots(ctx, source, org, member)
-		if err != nil {
-			return nil, err
-		}
-		for _, root := range roots {
-			if err := used.add(ctx, source, org, root); err != nil {
-				return nil, err
-			}
-		}
-	}
-	byHead, err := d.usageOf(ctx, source, org, head)
+	root, err := source.Root(ctx, org, name)
 	if err != nil {
+		return nil, err
+	}
+	used := usage{bytes: map[segment.Hash]int64{}, leaves: map[segment.Hash]bool{}}
+	if err := used.add(ctx, source, org, root); err != nil {
 		return nil, err
 	}
 	var sparse []segment.Hash
@@ -52,45 +57,55 @@ func (d *Disks) SparseSegments(ctx context.Context, source *blockmap.Source, org
 		if err != nil {
 			return nil, err
 		}
-		if byHead.bytes[id] > 0 && used.bytes[id] < info.Size/sparseShare {
+		if bytes := used.bytes[id]; bytes > 0 && bytes < info.Size/sparseShare && pinned.bytes[id] == 0 {
 			sparse = append(sparse, id)
 		}
 	}
 	slices.SortFunc(sparse, func(a, b segment.Hash) int { return cmp.Compare(used.bytes[a], used.bytes[b]) })
-	chosen := map[segment.Hash]bool{}
-	for _, id := range sparse[:min(len(sparse), maxSparse)] {
-		chosen[id] = true
-	}
-	return chosen, nil
+	return sparse[:min(len(sparse), maxSparse)], nil
 }
 
-func (d *Disks) usageOf(ctx context.Context, source *blockmap.Source, org string, version Version) (*usage, error) {
-	hash, err := version.RootHash()
+// pinningRoots are those of all versions that outlive the head: of snapshots, and of the other disks of the family. There
+// may be more than are returned, if those are more than maxPinning.
+func (d *Disks) pinningRoots(ctx context.Context, source *blockmap.Source, org, disk string, head Version) ([]*blockmap.Root, error) {
+	members, err := d.members(ctx, org, head.Family)
+	if err != nil || len(members) > maxPinning {
+		return make([]*blockmap.Root, len(members)), err
+	}
+	versions, err := d.kept(ctx, org, disk)
 	if err != nil {
 		return nil, err
 	}
-	root, err := source.Root(ctx, org, hash)
+	versions = slices.DeleteFunc(versions, func(v Version) bool { return v.Kind != kindSnapshot })
+	if len(versions) > maxPinning {
+		return make([]*blockmap.Root, len(versions)), nil
+	}
+	roots, err := d.rootsOf(ctx, source, org, versions)
 	if err != nil {
 		return nil, err
 	}
-	used := newUsage()
-	return used, used.add(ctx, source, org, root)
+	for _, member := range members {
+		if member == disk {
+			continue
+		}
+		others, err := d.keptRoots(ctx, source, org, member)
+		if err != nil {
+			return nil, err
+		}
+		roots = append(roots, others...)
+	}
+	return roots, nil
 }
 
-// usage counts each frame once.
+// usage has the bytes that roots use of each segment. A frame is that of one block, so one root names it once.
 type usage struct {
 	bytes  map[segment.Hash]int64
-	frames map[segment.Place]bool
 	leaves map[segment.Hash]bool
-}
-
-func newUsage() *usage {
-	return &usage{bytes: map[segment.Hash]int64{}, frames: map[segment.Place]bool{}, leaves: map[segment.Hash]bool{}}
 }
 
 func (u *usage) add(ctx context.Context, source *blockmap.Source, org string, root *blockmap.Root) error {
 	for _, name := range root.Leaves {
-		if u.leaves[name] {
+		if name == (segment.Hash{}) || u.leaves[name] {
 			continue
 		}
 		u.leaves[name] = true
@@ -100,10 +115,7 @@ func (u *usage) add(ctx context.Context, source *blockmap.Source, org string, ro
 		}
 		for _, pieces := range leaf.Blocks {
 			for _, piece := range pieces {
-				if !u.frames[piece.Place] {
-					u.frames[piece.Place] = true
-					u.bytes[piece.Segment] += int64(piece.Length)
-				}
+				u.bytes[piece.Segment] += int64(piece.Length)
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// Revert makes the content and the size of a version that is kept those of the disk. Versions between stay as they are:
+// Revert makes the content of a version that is kept that of the disk, which keeps its size. Versions between stay as they are:
 // a snapshot among them is kept until it is removed.
 func (d *Disks) Revert(ctx context.Context, at Holding, number int64) (Version, error) {
 	for try := 1; ; try++ {
@@ -27,6 +27,6 @@ func (d *Disks) revertOnce(ctx context.Context, at Holding, number int64) (Versi
 		return Version{}, errors.Join(err, upload.Abort(ctx))
 	}
 	m := upload.Base.next(kindRevert)
-	m.Root, m.SizeBytes, m.DrainedMS = target.Root, target.SizeBytes, target.DrainedMS
+	m.Root, m.DrainedMS = target.Root, target.DrainedMS
 	return upload.commit(ctx, m)
 }

@@ -138,7 +138,7 @@ func (a *actor) compact(ctx context.Context, holding chain.Holding) error {
 		return err
 	}
 	root, stats, err := a.build(ctx, upload, func(builder *blockmap.Builder, _ []byte) error {
-		return builder.Move(ctx, moved)
+		return builder.Move(ctx, moved, simulatedBytes/4)
 	})
 	if err != nil {
 		return err

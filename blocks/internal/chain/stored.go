@@ -88,6 +88,11 @@ func (d *Disks) keptRoots(ctx context.Context, source *blockmap.Source, org, dis
 	if err != nil {
 		return nil, err
 	}
+	return d.rootsOf(ctx, source, org, versions)
+}
+
+// rootsOf returns each root once. A version that was given up meanwhile has none.
+func (d *Disks) rootsOf(ctx context.Context, source *blockmap.Source, org string, versions []Version) (roots []*blockmap.Root, err error) {
 	known := map[string]bool{}
 	for _, version := range versions {
 		if known[version.Root] {

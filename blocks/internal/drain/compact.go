@@ -6,27 +6,30 @@ import (
 
 	"coppice/blocks/internal/blockmap"
 	"coppice/blocks/internal/chain"
+	"coppice/blocks/internal/segment"
 )
 
-// Compact moves the data of a disk out of segments that are mostly unused, so that the collector can delete them. It makes
-// no version if there are none.
-func Compact(ctx context.Context, disks *chain.Disks, source *blockmap.Source, at chain.Holding) (Result, error) {
+// maxMoved limits the time of a compaction: whole blocks are moved, also those with frames in other segments.
+const maxMoved = 64 << 20
+
+// Compact moves data of a disk out of segments that are mostly unused, so that the collector can delete them. It makes no
+// version if there is none.
+func Compact(ctx context.Context, disks *chain.Disks, source *blockmap.Source, at chain.Holding, sparse []segment.Hash) (Result, error) {
 	head, err := disks.Held(ctx, at)
 	if err != nil {
 		return Result{}, err
 	}
-	sparse, err := disks.SparseSegments(ctx, source, at.Org, at.Disk)
-	if err != nil || len(sparse) == 0 {
-		return Result{Version: head, IsRepeated: err == nil}, err
+	chosen := map[segment.Hash]bool{}
+	for _, id := range sparse {
+		chosen[id] = true
 	}
 	upload, err := disks.BeginCompaction(ctx, at)
 	if err != nil {
 		return Result{}, err
 	}
-	move := func(ctx context.Context, builder *blockmap.Builder) error { return builder.Move(ctx, sparse) }
+	move := func(ctx context.Context, builder *blockmap.Builder) error { return builder.Move(ctx, chosen, maxMoved) }
 	root, stats, err := build(ctx, source, at.Org, upload, move)
 	if err == nil && stats.ChangedBytes == 0 {
-		// Only older versions use them.
 		return Result{Version: head, IsRepeated: true}, upload.Abort(ctx)
 	}
 	if err != nil {

@@ -11,10 +11,11 @@ import (
 	"coppice/blocks/internal/chain"
 	"coppice/blocks/internal/drain"
 	"coppice/blocks/internal/objects"
+	"coppice/blocks/internal/segment"
 	"coppice/blocks/testing/memory"
 )
 
-// TestCompactionFreesSegmentsThatAreMostlyUnused overwrites most of a disk, and keeps a snapshot of what remains.
+// TestCompactionFreesSegmentsThatAreMostlyUnused overwrites most of a disk.
 func TestCompactionFreesSegmentsThatAreMostlyUnused(t *testing.T) {
 	const size = 40 * mib
 	ctx, store, random := context.Background(), memory.New(), rand.New(rand.NewPCG(3, 3))
@@ -23,8 +24,16 @@ func TestCompactionFreesSegmentsThatAreMostlyUnused(t *testing.T) {
 	at := hold(t, disks, size)
 	model := text(random, size)
 	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, model)})
-	if result, err := drain.Compact(ctx, disks, source, at); err != nil || !result.IsRepeated {
-		t.Errorf("full segments: %+v, %v", result, err)
+	sparse := func() []segment.Hash {
+		t.Helper()
+		found, err := disks.SparseSegments(ctx, source, "o", "d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if found := sparse(); len(found) > 0 {
+		t.Errorf("full segments: %v", found)
 	}
 	var changes []blockmap.Change
 	for offset := 0; offset+mib <= size; offset += mib {
@@ -47,7 +56,8 @@ func TestCompactionFreesSegmentsThatAreMostlyUnused(t *testing.T) {
 		return total
 	}
 	before := collect()
-	result, err := drain.Compact(ctx, disks, source, at)
+	found := sparse()
+	result, err := drain.Compact(ctx, disks, source, at, found)
 	if err != nil || result.IsRepeated || result.Version.Kind != "compact" {
 		t.Fatalf("%+v, %v", result, err)
 	}
@@ -61,8 +71,52 @@ func TestCompactionFreesSegmentsThatAreMostlyUnused(t *testing.T) {
 		t.Errorf("%d bytes of segments, before %d", after, before)
 	}
 	expect(t, disks, model)
-	if again, err := drain.Compact(ctx, disks, source, at); err != nil || !again.IsRepeated {
+	if again := sparse(); len(again) > 0 {
+		t.Errorf("again: %v", again)
+	}
+	if again, err := drain.Compact(ctx, disks, source, at, found); err != nil || !again.IsRepeated {
 		t.Errorf("again: %+v, %v", again, err)
+	}
+}
+
+// TestWhatAnotherVersionKeepsIsNotMoved: it would be stored twice, and nothing would become free.
+func TestWhatAnotherVersionKeepsIsNotMoved(t *testing.T) {
+	const size = 20 * mib
+	ctx, store, random := context.Background(), memory.New(), rand.New(rand.NewPCG(3, 3))
+	disks := chain.New(store)
+	source := blockmap.NewSource(store, nil)
+	at := hold(t, disks, size)
+	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, text(random, size))})
+	snapshot, err := disks.Snapshot(ctx, at, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, text(random, 15*mib))})
+	sparse := func() int {
+		t.Helper()
+		found, err := disks.SparseSegments(ctx, source, "o", "d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found)
+	}
+	if count := sparse(); count > 0 {
+		t.Errorf("%d segments of a snapshot", count)
+	}
+	if _, err := disks.Fork(ctx, "o", "d", snapshot.Number, "fork"); err != nil {
+		t.Fatal(err)
+	}
+	if err := disks.RemoveSnapshot(ctx, "o", "d", snapshot.Number); err != nil {
+		t.Fatal(err)
+	}
+	if count := sparse(); count > 0 {
+		t.Errorf("%d segments of a fork", count)
+	}
+	if err := disks.Delete(ctx, "o", "fork"); err != nil {
+		t.Fatal(err)
+	}
+	if sparse() == 0 {
+		t.Error("a segment that nothing else keeps is not found")
 	}
 }
 
@@ -77,6 +131,10 @@ func TestCompactionOfAHolderThatLostTheDiskChangesNothing(t *testing.T) {
 	part := text(random, 15*mib)
 	copy(model, part)
 	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, part)})
+	sparse, err := disks.SparseSegments(ctx, source, "o", "d")
+	if err != nil || len(sparse) == 0 {
+		t.Fatal(sparse, err)
+	}
 	store.Before = func(operation, key string) error {
 		if operation == "put" && strings.HasPrefix(key, "blocks/") {
 			store.Before = nil
@@ -85,7 +143,7 @@ func TestCompactionOfAHolderThatLostTheDiskChangesNothing(t *testing.T) {
 		}
 		return nil
 	}
-	if result, err := drain.Compact(ctx, disks, source, at); err == nil {
+	if result, err := drain.Compact(ctx, disks, source, at, sparse); err == nil {
 		t.Errorf("%+v", result)
 	}
 	expect(t, disks, model)

@@ -3,10 +3,12 @@ package serve
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"coppice/blocks/internal/chain"
 	"coppice/blocks/internal/drain"
+	"coppice/blocks/internal/segment"
 )
 
 // usualUploadTime is the time after which the collector gives up an upload.
@@ -53,13 +55,15 @@ func (s *Server) actOnData(ctx context.Context, r Request, holding chain.Holding
 		return s.drain(ctx, r, holding)
 	case "import":
 		return s.importImage(ctx, r)
-	case "compact":
-		start := time.Now()
-		result, err := drain.Compact(ctx, s.Disks, s.Source, holding)
-		if err != nil {
-			return nil, err
+	case "sparse":
+		segments, err := s.Disks.SparseSegments(ctx, s.Source, r.Org, r.Disk)
+		names := make([]string, len(segments))
+		for index, id := range segments {
+			names[index] = id.String()
 		}
-		return describe(result, start), nil
+		return map[string]any{"segments": names}, err
+	case "compact":
+		return s.compact(ctx, r, holding)
 	case "dirty":
 		return s.dirty(r)
 	case "stat":
@@ -94,6 +98,23 @@ type drained struct {
 	// Amplification is stored bytes per changed byte.
 	Amplification float64 `json:"amplification"`
 	DurationMS    int64   `json:"duration_ms"`
+}
+
+func (s *Server) compact(ctx context.Context, r Request, holding chain.Holding) (any, error) {
+	start := time.Now()
+	var sparse []segment.Hash
+	for _, name := range strings.Split(r.Segments, ",") {
+		id, err := segment.ParseHash(name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %.50q is no name of a segment", errInvalid, name)
+		}
+		sparse = append(sparse, id)
+	}
+	result, err := drain.Compact(ctx, s.Disks, s.Source, holding, sparse)
+	if err != nil {
+		return nil, err
+	}
+	return describe(result, start), nil
 }
 
 func (s *Server) drain(ctx context.Context, r Request, holding chain.Holding) (any, error) {

@@ -13,7 +13,8 @@
 //	import     overlay, format, size_bytes (0: that of the image), source    as drain
 //	take       runner, lease_ms                     the version, and previous (a version), recovered
 //	drain      runner, epoch, overlay, source, keep_from (0: the new version)  the version, and repeated, changed_bytes, …
-//	compact    runner, epoch                        as drain; repeated if there was nothing to do
+//	sparse     nothing                              segments: those of which little is used, and that a compact can free
+//	compact    runner, epoch, segments (a list,…)   as drain; repeated if there was nothing to do
 //	status     nothing, or a disk                   exports, reads, oldest_read_ms, store_ok_ms, store_error_ms, store_error
 //	stored                                          stored_bytes
 //	snapshots                                       snapshots: versions
@@ -67,6 +68,8 @@ type Request struct {
 	Overlay   string `json:"overlay"`
 	Source    string `json:"source"`
 	KeepFrom  int64  `json:"keep_from"`
+	// Segments are names, with commas between them.
+	Segments string `json:"segments"`
 	// TimeoutMS limits the operation.
 	TimeoutMS int64 `json:"timeout_ms"`
 	// UploadMS is for collect: longer than the longest upload.
@@ -184,7 +187,7 @@ func (r Request) check() error {
 	if !known {
 		return fmt.Errorf("%w: there is no operation %q", errInvalid, r.Op)
 	}
-	values := map[string]string{"org": r.Org, "disk": r.Disk, "to": r.To, "runner": r.Runner, "overlay": r.Overlay}
+	values := map[string]string{"org": r.Org, "disk": r.Disk, "to": r.To, "runner": r.Runner, "overlay": r.Overlay, "segments": r.Segments}
 	for _, field := range needs.fields {
 		if values[field] == "" {
 			return fmt.Errorf("%w: %s needs %s", errInvalid, r.Op, field)
@@ -212,6 +215,7 @@ var (
 		"dirty":           {fields: []string{"overlay"}},
 		"snapshots":       {fields: ofDisk, isHeavy: true},
 		"stored":          {fields: ofDisk, isHeavy: true},
+		"sparse":          {fields: ofDisk, isHeavy: true},
 		"collect":         {fields: []string{"org"}, isHeavy: true},
 		"create":          {fields: ofDisk, isChange: true},
 		"take":            {fields: ofRunner, isChange: true},
@@ -223,7 +227,7 @@ var (
 		"delete":          {fields: ofDisk, isChange: true},
 		"fork":            {fields: []string{"org", "disk", "to"}, isChange: true},
 		"import":          {fields: []string{"org", "disk", "overlay"}, isChange: true, isHeavy: true},
-		"compact":         {fields: ofDisk, isChange: true, isHeavy: true},
+		"compact":         {fields: []string{"org", "disk", "runner", "segments"}, isChange: true, isHeavy: true},
 		"drain":           {fields: []string{"org", "disk", "runner", "overlay"}, isChange: true, isHeavy: true},
 	}
 	ofDisk   = []string{"org", "disk"}

@@ -1,5 +1,4 @@
 /** Disks in SQL, including those that are being made or removed. */
-import { DISK_GB_BYTES } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { DiskState } from '../../lib/protocol/disk-protocol.ts';
 import { isWithinSql, type Reach } from '../accounts/organizations/reach.ts';
@@ -116,17 +115,17 @@ export class DiskStore {
   }
 
   /** Marks a disk as ready. Returns false if it is not being made any more. */
-  async complete(id: string, state: DiskState): Promise<boolean> {
+  async complete(id: string, size: { sizeGb: number }, state: DiskState): Promise<boolean> {
     const { numUpdatedRows } = await this.#db
       .updateTable('disks')
-      .set({ status: 'ready', ...readState(state) })
+      .set({ status: 'ready', size_gb: size.sizeGb, ...readState(state) })
       .where('id', '=', id)
       .where('status', '=', 'creating')
       .executeTakeFirst();
     return numUpdatedRows > 0n;
   }
 
-  /** Stores what the runner knows of a disk. Its size is smaller than before if its sandbox was rolled back. */
+  /** Stores what the runner knows of a disk. */
   async noteState(id: string, state: DiskState): Promise<void> {
     await this.#db.updateTable('disks').set(readState(state)).where('id', '=', id).execute();
   }
@@ -195,6 +194,7 @@ export class DiskStore {
       .updateTable('disks')
       .set({
         ...readState(state),
+        size_gb: sql<number>`greatest(size_gb, ${sizeGb}::integer)`,
         growing_to_gb: sql<
           number | null
         >`CASE WHEN growing_to_gb > ${sizeGb}::integer THEN growing_to_gb END`,
@@ -271,14 +271,10 @@ async function lockDisks(transaction: Database, organizationId: string): Promise
 
 const HELD_ELSEWHERE = 'another service that shares the object store holds the disk';
 
-function readState({ version: newest, size_bytes, drained_at, attachment, is_held_elsewhere }: DiskState) {
-  const held = attachment ?? { drained_version: newest, drained_at, dirty_bytes: 0, waits_for: null };
-  const version = Math.max(newest, held.drained_version);
-  const sizeGb = size_bytes / DISK_GB_BYTES;
+function readState({ version, drained_at, attachment, is_held_elsewhere }: DiskState) {
+  const held = attachment ?? { drained_version: version, drained_at, dirty_bytes: 0, waits_for: null };
   return {
-    version,
-    // An answer may arrive after a later one.
-    size_gb: sql<number>`CASE WHEN version <= ${version}::bigint THEN ${sizeGb}::integer ELSE size_gb END`,
+    version: Math.max(version, held.drained_version),
     drained_at: Date.parse(held.drained_at),
     dirty_bytes: held.dirty_bytes,
     waits_for: is_held_elsewhere ? HELD_ELSEWHERE : held.waits_for,

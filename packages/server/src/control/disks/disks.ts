@@ -230,7 +230,8 @@ export class Disks {
         await enterDiskStep('disk.make');
         const state = await ask();
         await enterDiskStep('disk.made');
-        if (await this.#store.complete(id, state)) return await this.#show(id, name);
+        const sizeGb = state.size_bytes / DISK_GB_BYTES;
+        if (await this.#store.complete(id, { sizeGb }, state)) return await this.#show(id, name);
         throw new AppError('internal', 'the record of a disk is gone');
       } catch (error) {
         // Also if it was completed and the answer was lost: the caller gets an error.

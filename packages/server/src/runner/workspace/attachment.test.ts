@@ -66,7 +66,7 @@ test('a disk is compacted below a guest that continues, and not if there is noth
   const { vm, asked } = await attachNew();
   await vm.write(0, 8 * MIB, 1);
   await vm.attachment.flush();
-  assert.equal(await vm.attachment.compact(), false);
+  assert.equal(await vm.attachment.compact(), 'nothing');
   // All but 64 KiB of each MiB again, so that little of the first segment is used.
   for (let at = 0; at < 8; at += 1) await vm.write(at * MIB + 64 * KIB, MIB - 64 * KIB, 2 + at);
   await vm.attachment.flush();
@@ -75,12 +75,30 @@ test('a disk is compacted below a guest that continues, and not if there is noth
   await vm.attachment.flush();
   await vm.write(10 * MIB, MIB, 21);
   const before = vm.attachment.record.version;
-  assert.equal(await vm.attachment.compact(), true);
+  assert.equal(await vm.attachment.compact(), 'moved');
   assert.equal(vm.attachment.record.version, before + 1);
   assert.ok((await vm.graph.read()).equals(vm.model));
-  assert.equal(await vm.attachment.compact(), false);
+  assert.equal(await vm.attachment.compact(), 'nothing');
   await vm.write(0, MIB, 22);
   await leave(vm, asked);
+});
+
+test('a compaction that waited for a hibernation leaves the disk as the guest has it mounted', async () => {
+  const { vm, asked } = await attachNew();
+  await vm.write(0, 8 * MIB, 1);
+  await vm.attachment.flush();
+  await vm.write(0, 7 * MIB, 2);
+  await vm.attachment.flush();
+  await vm.write(9 * MIB, MIB, 3);
+  using moment = await vm.attachment.seal();
+  const compacted = vm.attachment.compact();
+  vm.attachment.isFinal = true;
+  const { signal } = new AbortController();
+  const kept = await keepMomentAnew(vm.attachment, moment, { name: 'hibernation', signal });
+  assert.equal(await compacted, 'later');
+  await leave(vm, asked);
+  const again = await workspaces.take({ ...asked, version: kept.version }, 'vm-again');
+  await workspaces.abandon(again);
 });
 
 test('what is kept of a moment has nothing that was sealed later, even if that is drained first', async () => {
@@ -212,6 +230,25 @@ test('a rollback shows the kept version, and the snapshot may be removed then', 
   await vm.attachment.revert();
   const { organization: org, disk } = asked;
   await server.ask({ op: 'remove_snapshot', org, disk, version: kept.version }, Nothing);
+  assert.ok((await vm.graph.read()).equals(vm.model));
+  await leave(vm, asked);
+});
+
+test('a disk that has grown keeps its size when it is rolled back', async () => {
+  const { vm: old, asked } = await attachNew();
+  await old.write(0, MIB, 1);
+  using moment = await old.attachment.seal();
+  const kept = await keepMoment(old.attachment, moment, 'snap1');
+  await old.attachment.grow(2 * DISK_BYTES);
+  const vm = await site.replace(workspaces, old, kept.version);
+  vm.model.fill(0).fill(1, 0, MIB);
+  workspaces.replaced(vm.attachment);
+  await vm.attachment.revert();
+  assert.equal(vm.attachment.record.size_bytes, 2 * DISK_BYTES);
+  vm.model = Buffer.concat([vm.model, Buffer.alloc(DISK_BYTES)]);
+  await vm.graph.write(DISK_BYTES, MIB, 2);
+  vm.model.fill(2, DISK_BYTES, DISK_BYTES + MIB);
+  await vm.attachment.flush();
   assert.ok((await vm.graph.read()).equals(vm.model));
   await leave(vm, asked);
 });

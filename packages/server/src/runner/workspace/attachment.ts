@@ -20,7 +20,6 @@ import { enterStep } from '../vm/steps.ts';
 import type { WorkspaceDevice, WorkspaceSource, WorkspaceVersion } from '../vm/workspace-device.ts';
 import { writeAttachmentRecord, type AttachmentRecord } from './attachment-record.ts';
 import {
-  CompactedDisk,
   DiskManifest,
   DrainedOverlay,
   LoadedVersion,
@@ -28,6 +27,7 @@ import {
   type DiskManifest as Manifest,
 } from './block-requests.ts';
 import { BlockServerError, type BlockRequest } from './block-server.ts';
+import { findSparse, moveOut, type CompactionOutcome } from './compaction.ts';
 import { GuestHold } from './guest-hold.ts';
 import type { DiskServer } from './disk-moments.ts';
 import { assertCalm } from './store-health.ts';
@@ -58,6 +58,9 @@ export class Attachment {
   readonly #hold = new GuestHold(() => this.#guest);
   readonly #graph = new SerialQueue();
   readonly #drains = new SerialQueue();
+
+  /** The guest is being hibernated. It continues only on a version of that name, so the disk is not compacted any more. */
+  isFinal = false;
 
   /** Why draining does not proceed; null while it does. */
   waitsFor: string | null = null;
@@ -338,32 +341,32 @@ export class Attachment {
     this.#assertWanted();
     const { revert_to: version } = this.#record;
     if (version === undefined) return;
-    await this.#follow(await this.#ask({ op: 'revert', version }, DiskManifest), { revert_to: undefined });
+    const reverted = await this.#ask({ op: 'revert', version }, DiskManifest);
+    const { size_bytes } = reverted;
+    const isLarger = size_bytes > this.#record.size_bytes;
+    await this.#follow(reverted, { revert_to: undefined, size_bytes });
+    if (isLarger && this.hasGuest) await this.#graph.run(() => this.#attached.device.grow(size_bytes));
   }
 
-  /**
-   * Moves data out of segments of which little is used, so that the collector can free them. Drains wait meanwhile. Returns
-   * false if nothing was to be moved. Throws {@link BlockServerError}.
-   */
-  compact(): Promise<boolean> {
+  /** Frees space in the store. Drains wait for it, but not for the search. Throws {@link BlockServerError}. */
+  async compact(): Promise<CompactionOutcome> {
+    const segments = await findSparse(this.server);
+    if (segments.length === 0) return 'nothing';
     return this.#drains.run(async () => {
-      await this.#revert();
-      const request = { op: 'compact' };
-      const compacted = await this.#ask(request, CompactedDisk, { timeoutMs: DRAIN_TIMEOUT_MS });
-      if (compacted.repeated) return false;
+      const isBusy = this.sealedCount > 0 || this.#record.revert_to !== undefined;
+      if (isBusy || this.isFinal || this.#isLeft || this.#isDiscarded) return 'later';
+      await this.#kept;
+      const compacted = await moveOut(this.server, segments);
+      if (compacted === undefined) return 'nothing';
       await this.#follow(compacted);
-      return true;
+      return 'moved';
     });
   }
 
-  /** Continues on a version that has the content of the lowest overlay's one, or that it was rolled back to. */
+  /** Continues on a version with the same content, or that the disk was rolled back to. */
   async #follow(made: Manifest, change: Partial<AttachmentRecord> = {}): Promise<void> {
     if (this.hasGuest) await this.#rebase(made, { onto: () => this.#overlays[0] });
-    this.#note({
-      ...change,
-      version: made.version,
-      drained_at: new Date(made.drained_ms).toISOString(),
-    });
+    this.#note({ ...change, version: made.version, drained_at: new Date(made.drained_ms).toISOString() });
   }
 
   async #drainLowest(lowest: number): Promise<void> {

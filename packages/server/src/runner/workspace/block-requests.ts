@@ -37,6 +37,9 @@ export const DrainedOverlay = DiskManifest.extend({
   duration_ms: z.int(),
 });
 
+/** Names of segments that a compaction can free. */
+export const SparseSegments = z.object({ segments: z.array(z.string()).max(64) });
+
 /** `repeated`: there was nothing to move, and the version is that of before. */
 export const CompactedDisk = DiskManifest.extend({ repeated: z.boolean() });
 

@@ -22,7 +22,7 @@ class FakeAttachment {
   readonly drain = Promise.withResolvers<undefined>();
   compactions = 0;
 
-  async compact(): Promise<boolean> {
+  async compact(): Promise<string> {
     this.compactions += 1;
     throw new Error('the store is away');
   }

@@ -20,6 +20,7 @@ const FIRST_COMPACT_MS = 60_000;
 const COMPACT_MS = 60 * 60_000;
 /** One pass moves a limited number of bytes. */
 const NEXT_COMPACT_MS = 30_000;
+const MAX_COMPACTIONS = 16;
 const SEAL_AFTER_MS = 5000;
 const SEAL_AFTER_BYTES = 64 << 20;
 const MAX_SEALED = 8;
@@ -59,6 +60,8 @@ export class DrainLoop {
   #restsUntil = 0;
   #pauseMs = 0;
   #compactsAt: number;
+  /** Compactions since there was last nothing to move. */
+  #compacted = 0;
   readonly #released = Promise.withResolvers<undefined>();
 
   constructor(options: DrainLoopOptions) {
@@ -103,8 +106,9 @@ export class DrainLoop {
     } else if (attachment.hasGuest && !attachment.isReplacement) {
       this.#begin('limit', () => this.#limit());
       if (this.#mustSeal()) this.#begin('seal', () => this.#seal());
-      if (attachment.mustDrain && !isResting) this.#begin('drain', () => this.#drain());
-      else if (performance.now() >= this.#compactsAt) this.#begin('compact', () => this.#compact());
+      if (attachment.mustDrain) {
+        if (!isResting) this.#begin('drain', () => this.#drain());
+      } else if (performance.now() >= this.#compactsAt) this.#begin('compact', () => this.#compact());
     }
     const since = this.#busy.get('release') ?? this.#busy.get('drain') ?? Infinity;
     if (performance.now() - since > LONG_DRAIN_MS) this.#begin('ask', () => this.#askReason());
@@ -193,10 +197,12 @@ export class DrainLoop {
     const { attachment, compactions, log } = this.#options;
     this.#compactsAt = performance.now() + COMPACT_MS;
     try {
-      const mayBeMore = await compactions.run(
-        async () => !this.#isLeft && !this.#isClosed && (await attachment.compact()),
+      const outcome = await compactions.run(async () =>
+        this.#isLeft || this.#isClosed ? 'nothing' : attachment.compact(),
       );
-      if (mayBeMore) this.#compactsAt = performance.now() + NEXT_COMPACT_MS;
+      this.#compacted = outcome === 'moved' ? this.#compacted + 1 : 0;
+      if (outcome === 'nothing' || this.#compacted >= MAX_COMPACTIONS) return;
+      this.#compactsAt = performance.now() + NEXT_COMPACT_MS;
     } catch (error) {
       if (isStale(error)) throw error;
       log.info({ err: error, unit: attachment.unit }, 'a disk is not compacted; the next try is in an hour');

@@ -137,13 +137,13 @@ export class FakeDisks {
     return this.attach(childId, { organization: parent.organization, disk: diskId, durability: 'local' });
   }
 
-  /** Sets the disk of a VM back to a version, with its size. */
+  /** Sets the disk of a VM back to a version. It keeps its size. */
   rollBack(vmId: string, workspace: VmWorkspace | undefined): void {
     const disk = this.#findOf(vmId);
     if (disk === undefined) return;
     if (workspace?.disk !== disk.id || workspace.version === undefined || workspace.version > disk.version)
       throw new AppError('invalid_request', 'workspace: is not that of the snapshot');
-    this.#seal(disk, sizeAt(disk, workspace.version));
+    this.#seal(disk);
   }
 
   /** The VM that holds the disk; undefined if it is free. */
