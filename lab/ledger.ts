@@ -17,7 +17,7 @@ export interface Acknowledged {
   keys: Record<string, { id: string; isGood: boolean }>;
   /** Passwords by e-mail address of the account. */
   accounts: Record<string, string>;
-  /** What the guest of the persistent disk has synced: a token, and the SHA-256 of a file. */
+  /** Contents of the persistent disk that its guest has synced: a token, and the SHA-256 of a file. */
   disk?: DiskContents;
   /** By name of a snapshot of that disk. */
   diskSnapshots: Record<string, DiskContents>;
