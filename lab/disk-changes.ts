@@ -115,7 +115,7 @@ async function assertContents(sandbox: Sandbox, wanted: string): Promise<void> {
 /** Runs `e2fsck` on the host over an export of the disk. The key is in a file there, so that no process list shows it. */
 async function checkFileSystem({ host }: Pick<DiskParts, 'host'>): Promise<void> {
   const image = '/var/tmp/lab-disk.img';
-  const header = '"authorization: Bearer $COPPICE_API_KEY"';
+  const header = '"authorization: Bearer $COPPICE_BOOTSTRAP_KEY"';
   const fetchImage = `echo ${header} | curl -sfS -H @- http://127.0.0.1:8080/v1/disks/${DISK}/content`;
   const { exitCode, output } = await host.run(
     `set -o pipefail; . ${SETTINGS}; ${fetchImage} | cp --sparse=always /dev/stdin ${image} && e2fsck -fn ${image}; ` +
