@@ -97,12 +97,9 @@ async function checkContents(
   options: CreateOptions,
   { token, sum }: DiskContents,
 ): Promise<void> {
-  const sandbox = await client.sandboxes.create({ ...SMALL, ...options });
-  try {
-    await assertContents(sandbox, `${token}\n${sum}\n`);
-  } finally {
-    await sandbox.destroy();
-  }
+  // Its end destroys it, and does not hide why the check failed.
+  await using sandbox = await client.sandboxes.create({ ...SMALL, ...options });
+  await assertContents(sandbox, `${token}\n${sum}\n`);
 }
 
 async function assertContents(sandbox: Sandbox, wanted: string): Promise<void> {

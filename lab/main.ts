@@ -15,7 +15,7 @@ import { LabService } from './lab-service.ts';
 import { Ledger } from './ledger.ts';
 import { checkOtherCpu } from './other-cpu.ts';
 import { Owner } from './owner.ts';
-import { runPowerCuts } from './power-cuts.ts';
+import { parseKind, runPowerCuts, type Kind } from './power-cuts.ts';
 import { ensureOwnDirectory } from './private-directory.ts';
 import { Results } from './results.ts';
 import { ensureSecrets, type Secrets } from './secrets.ts';
@@ -29,6 +29,7 @@ const OPTIONS = {
   directory: { type: 'string', default: '/var/tmp/coppice-lab' },
   port: { type: 'string', default: '28022' },
   cuts: { type: 'string', default: '20' },
+  kind: { type: 'string' },
   from: { type: 'string' },
 } as const;
 
@@ -37,6 +38,7 @@ interface Lab {
   debian: Debian;
   quick: boolean;
   cuts: number;
+  kind: Kind | undefined;
   from: string | undefined;
   host: LabHost;
   service: LabService;
@@ -76,8 +78,9 @@ await runMain(async (args) => {
   await using service = new LabService(host, port + 1, secrets);
   const results = new Results(home, name);
   const cuts = parseNumber('cuts', values.cuts, { from: 1, to: 10_000 });
+  const kind = values.kind === undefined ? undefined : parseKind(values.kind);
   const { quick, from } = values;
-  await command({ home, debian, quick, cuts, from, host, service, secrets, results });
+  await command({ home, debian, quick, cuts, kind, from, host, service, secrets, results });
   return results.failed === 0 ? 0 : 1;
 });
 
@@ -183,7 +186,7 @@ async function cutPower(lab: Lab): Promise<void> {
   assertInstalled(lab);
   const ledger = new Ledger(lab.home);
   const signIn = (): Promise<Owner> => Owner.signIn(lab.service, lab.secrets);
-  await runPowerCuts({ ...lab, ledger, signIn }, lab.cuts);
+  await runPowerCuts({ ...lab, ledger, signIn }, lab.cuts, lab.kind);
   tell(lab.results);
 }
 

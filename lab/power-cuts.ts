@@ -10,6 +10,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import type { Sandbox } from '../packages/sdk/src/index.ts';
+import { SetupError } from '../scripts/setup/setup-error.mjs';
 import { cutAfterOverwrites } from './disk-control.ts';
 import { assertState, read, writeState } from './guest-state.ts';
 import type { LabHost } from './host.ts';
@@ -32,7 +33,14 @@ const KINDS = [
   'disk write',
   'disk snapshot',
 ] as const;
-type Kind = (typeof KINDS)[number];
+export type Kind = (typeof KINDS)[number];
+
+export function parseKind(text: string): Kind {
+  const kind = KINDS.find((known) => known === text);
+  if (kind !== undefined) return kind;
+  throw new SetupError(`--kind: is "${text}"`, { remedy: `use one of "${KINDS.join('", "')}"` });
+}
+
 /** If one of these comes last, the sandbox is not destroyed before the cut. */
 const NEED_SANDBOX: ReadonlySet<Kind> = new Set(['snapshot', 'audit entry']);
 
@@ -51,13 +59,14 @@ interface Pair {
   second: Sandbox;
 }
 
-export async function runPowerCuts(parts: PowerCutParts, cuts: number): Promise<void> {
+/** Cuts the power `cuts` times, always after a change of `kind` if one is given. */
+export async function runPowerCuts(parts: PowerCutParts, cuts: number, kind?: Kind): Promise<void> {
   const { results, host, service, ledger } = parts;
   await results.step('the disk loses unflushed writes', () => cutAfterOverwrites(host));
   await results.step('boot, service ready', () => bootAndServe(parts));
   let pair = await results.step('two sandboxes', () => makePair(parts));
   for (let cut = 0; cut < cuts; cut++) {
-    const last = KINDS[cut % KINDS.length] ?? 'key';
+    const last = kind ?? KINDS[cut % KINDS.length] ?? 'key';
     await results.step(`cut ${cut + 1}: changes acknowledged, last one: ${last}`, () =>
       acknowledge(parts, pair, last),
     );
