@@ -26,15 +26,13 @@ func (d *Disks) SparseSegments(ctx context.Context, source *blockmap.Source, org
 	if err != nil {
 		return nil, err
 	}
-	pinning, err := d.pinningRoots(ctx, source, org, disk, head)
-	if err != nil || len(pinning) > maxPinning {
+	pinning, areFew, err := d.pinningRoots(ctx, source, org, disk, head.Family)
+	if err != nil || !areFew {
 		return nil, err
 	}
-	pinned := usage{bytes: map[segment.Hash]int64{}, leaves: map[segment.Hash]bool{}}
-	for _, root := range pinning {
-		if err := pinned.add(ctx, source, org, root); err != nil {
-			return nil, err
-		}
+	pinned, err := countUsed(ctx, source, org, pinning)
+	if err != nil {
+		return nil, err
 	}
 	name, err := head.RootHash()
 	if err != nil {
@@ -44,8 +42,8 @@ func (d *Disks) SparseSegments(ctx context.Context, source *blockmap.Source, org
 	if err != nil {
 		return nil, err
 	}
-	used := usage{bytes: map[segment.Hash]int64{}, leaves: map[segment.Hash]bool{}}
-	if err := used.add(ctx, source, org, root); err != nil {
+	used, err := countUsed(ctx, source, org, []*blockmap.Root{root})
+	if err != nil {
 		return nil, err
 	}
 	var sparse []segment.Hash
@@ -57,32 +55,27 @@ func (d *Disks) SparseSegments(ctx context.Context, source *blockmap.Source, org
 		if err != nil {
 			return nil, err
 		}
-		if bytes := used.bytes[id]; bytes > 0 && bytes < info.Size/sparseShare && pinned.bytes[id] == 0 {
+		if bytes := used[id]; bytes > 0 && bytes < info.Size/sparseShare && pinned[id] == 0 {
 			sparse = append(sparse, id)
 		}
 	}
-	slices.SortFunc(sparse, func(a, b segment.Hash) int { return cmp.Compare(used.bytes[a], used.bytes[b]) })
+	slices.SortFunc(sparse, func(a, b segment.Hash) int { return cmp.Compare(used[a], used[b]) })
 	return sparse[:min(len(sparse), maxSparse)], nil
 }
 
-// pinningRoots are those of all versions that outlive the head: of snapshots, and of the other disks of the family. There
-// may be more than are returned, if those are more than maxPinning.
-func (d *Disks) pinningRoots(ctx context.Context, source *blockmap.Source, org, disk string, head Version) ([]*blockmap.Root, error) {
-	members, err := d.members(ctx, org, head.Family)
+// pinningRoots are those of all versions that outlive the head: of snapshots, and of the other disks of the family. It
+// returns none of them if they are not few.
+func (d *Disks) pinningRoots(ctx context.Context, source *blockmap.Source, org, disk, family string) (roots []*blockmap.Root, areFew bool, err error) {
+	members, err := d.members(ctx, org, family)
 	if err != nil || len(members) > maxPinning {
-		return make([]*blockmap.Root, len(members)), err
+		return nil, false, err
 	}
-	versions, err := d.kept(ctx, org, disk)
-	if err != nil {
-		return nil, err
+	snapshots, err := d.Snapshots(ctx, org, disk)
+	if err != nil || len(snapshots) > maxPinning {
+		return nil, false, err
 	}
-	versions = slices.DeleteFunc(versions, func(v Version) bool { return v.Kind != kindSnapshot })
-	if len(versions) > maxPinning {
-		return make([]*blockmap.Root, len(versions)), nil
-	}
-	roots, err := d.rootsOf(ctx, source, org, versions)
-	if err != nil {
-		return nil, err
+	if roots, err = d.rootsOf(ctx, source, org, snapshots); err != nil {
+		return nil, false, err
 	}
 	for _, member := range members {
 		if member == disk {
@@ -90,36 +83,37 @@ func (d *Disks) pinningRoots(ctx context.Context, source *blockmap.Source, org, 
 		}
 		others, err := d.keptRoots(ctx, source, org, member)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		roots = append(roots, others...)
+		if roots = append(roots, others...); len(roots) > maxPinning {
+			return nil, false, nil
+		}
 	}
-	return roots, nil
+	return roots, true, nil
 }
 
-// usage has the bytes that roots use of each segment. A frame is that of one block, so one root names it once.
-type usage struct {
-	bytes  map[segment.Hash]int64
-	leaves map[segment.Hash]bool
-}
-
-func (u *usage) add(ctx context.Context, source *blockmap.Source, org string, root *blockmap.Root) error {
-	for _, name := range root.Leaves {
-		if name == (segment.Hash{}) || u.leaves[name] {
-			continue
-		}
-		u.leaves[name] = true
-		leaf, err := source.Leaf(ctx, org, name)
-		if err != nil {
-			return err
-		}
-		for _, pieces := range leaf.Blocks {
-			for _, piece := range pieces {
-				u.bytes[piece.Segment] += int64(piece.Length)
+// countUsed returns the bytes that roots use of each segment. A leaf of several roots counts once. A frame is that of one
+// block, so one root names it once.
+func countUsed(ctx context.Context, source *blockmap.Source, org string, roots []*blockmap.Root) (map[segment.Hash]int64, error) {
+	used, counted := map[segment.Hash]int64{}, map[segment.Hash]bool{}
+	for _, root := range roots {
+		for _, name := range root.Leaves {
+			if name == (segment.Hash{}) || counted[name] {
+				continue
+			}
+			counted[name] = true
+			leaf, err := source.Leaf(ctx, org, name)
+			if err != nil {
+				return nil, err
+			}
+			for _, pieces := range leaf.Blocks {
+				for _, piece := range pieces {
+					used[piece.Segment] += int64(piece.Length)
+				}
 			}
 		}
 	}
-	return nil
+	return used, nil
 }
 
 // BeginCompaction announces a version with the content of the head.

@@ -121,7 +121,7 @@ func (a *actor) compact(ctx context.Context, holding chain.Holding) error {
 	if holding.Runner == "" {
 		return nil
 	}
-	// Any segments, not only sparse ones: what is moved is a matter of cost.
+	// The segments are chosen at random: whether they are sparse only changes what a compaction costs.
 	moved := map[segment.Hash]bool{}
 	for info, err := range a.disks.Store.List(ctx, segment.Prefix("o"), "") {
 		if err != nil {

@@ -15,10 +15,6 @@ const maxMoved = 64 << 20
 // Compact moves data of a disk out of segments that are mostly unused, so that the collector can delete them. It makes no
 // version if there is none.
 func Compact(ctx context.Context, disks *chain.Disks, source *blockmap.Source, at chain.Holding, sparse []segment.Hash) (Result, error) {
-	head, err := disks.Held(ctx, at)
-	if err != nil {
-		return Result{}, err
-	}
 	chosen := map[segment.Hash]bool{}
 	for _, id := range sparse {
 		chosen[id] = true
@@ -30,7 +26,7 @@ func Compact(ctx context.Context, disks *chain.Disks, source *blockmap.Source, a
 	move := func(ctx context.Context, builder *blockmap.Builder) error { return builder.Move(ctx, chosen, maxMoved) }
 	root, stats, err := build(ctx, source, at.Org, upload, move)
 	if err == nil && stats.ChangedBytes == 0 {
-		return Result{Version: head, IsRepeated: true}, upload.Abort(ctx)
+		return Result{Version: upload.Base, IsRepeated: true}, upload.Abort(ctx)
 	}
 	if err != nil {
 		return Result{}, errors.Join(err, upload.Abort(context.WithoutCancel(ctx)))

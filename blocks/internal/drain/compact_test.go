@@ -15,23 +15,30 @@ import (
 	"coppice/blocks/testing/memory"
 )
 
+func newHeldDisk(t *testing.T, size int64) (*memory.Store, *chain.Disks, *blockmap.Source, chain.Holding) {
+	t.Helper()
+	store := memory.New()
+	disks := chain.New(store)
+	return store, disks, blockmap.NewSource(store, nil), hold(t, disks, size)
+}
+
+func findSparse(t *testing.T, disks *chain.Disks, source *blockmap.Source) []segment.Hash {
+	t.Helper()
+	found, err := disks.SparseSegments(context.Background(), source, "o", "d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // TestCompactionFreesSegmentsThatAreMostlyUnused overwrites most of a disk.
 func TestCompactionFreesSegmentsThatAreMostlyUnused(t *testing.T) {
 	const size = 40 * mib
-	ctx, store, random := context.Background(), memory.New(), rand.New(rand.NewPCG(3, 3))
-	disks := chain.New(store)
-	source := blockmap.NewSource(store, nil)
-	at := hold(t, disks, size)
+	ctx, random := context.Background(), rand.New(rand.NewPCG(3, 3))
+	store, disks, source, at := newHeldDisk(t, size)
 	model := text(random, size)
 	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, model)})
-	sparse := func() []segment.Hash {
-		t.Helper()
-		found, err := disks.SparseSegments(ctx, source, "o", "d")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found
-	}
+	sparse := func() []segment.Hash { return findSparse(t, disks, source) }
 	if found := sparse(); len(found) > 0 {
 		t.Errorf("full segments: %v", found)
 	}
@@ -82,24 +89,15 @@ func TestCompactionFreesSegmentsThatAreMostlyUnused(t *testing.T) {
 // TestWhatAnotherVersionKeepsIsNotMoved: it would be stored twice, and nothing would become free.
 func TestWhatAnotherVersionKeepsIsNotMoved(t *testing.T) {
 	const size = 20 * mib
-	ctx, store, random := context.Background(), memory.New(), rand.New(rand.NewPCG(3, 3))
-	disks := chain.New(store)
-	source := blockmap.NewSource(store, nil)
-	at := hold(t, disks, size)
+	ctx, random := context.Background(), rand.New(rand.NewPCG(3, 3))
+	_, disks, source, at := newHeldDisk(t, size)
 	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, text(random, size))})
 	snapshot, err := disks.Snapshot(ctx, at, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, text(random, 15*mib))})
-	sparse := func() int {
-		t.Helper()
-		found, err := disks.SparseSegments(ctx, source, "o", "d")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(found)
-	}
+	sparse := func() int { return len(findSparse(t, disks, source)) }
 	if count := sparse(); count > 0 {
 		t.Errorf("%d segments of a snapshot", count)
 	}
@@ -122,18 +120,16 @@ func TestWhatAnotherVersionKeepsIsNotMoved(t *testing.T) {
 
 func TestCompactionOfAHolderThatLostTheDiskChangesNothing(t *testing.T) {
 	const size = 20 * mib
-	ctx, store, random := context.Background(), memory.New(), rand.New(rand.NewPCG(3, 3))
-	disks := chain.New(store)
-	source := blockmap.NewSource(store, nil)
-	at := hold(t, disks, size)
+	ctx, random := context.Background(), rand.New(rand.NewPCG(3, 3))
+	store, disks, source, at := newHeldDisk(t, size)
 	model := text(random, size)
 	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, model)})
 	part := text(random, 15*mib)
 	copy(model, part)
 	drainChanges(t, disks, source, at, size, []blockmap.Change{change(0, part)})
-	sparse, err := disks.SparseSegments(ctx, source, "o", "d")
-	if err != nil || len(sparse) == 0 {
-		t.Fatal(sparse, err)
+	sparse := findSparse(t, disks, source)
+	if len(sparse) == 0 {
+		t.Fatal("nothing to compact")
 	}
 	store.Before = func(operation, key string) error {
 		if operation == "put" && strings.HasPrefix(key, "blocks/") {
