@@ -4,15 +4,14 @@
  */
 import assert from 'node:assert/strict';
 import type { Coppice, CreateOptions, Sandbox } from '../packages/sdk/src/index.ts';
-import { SetupError } from '../scripts/setup/setup-error.mjs';
 import { read } from './guest-state.ts';
 import type { LabHost } from './host.ts';
+import { SETTINGS } from './install.ts';
 import type { LabService } from './lab-service.ts';
 import type { DiskContents, Ledger } from './ledger.ts';
 import { SMALL } from './short-list.ts';
 import { waitFor } from './wait-for.ts';
 
-const SETTINGS = '/etc/coppice/coppice.env';
 const DISK = 'lab';
 const FORK = 'lab-fork';
 const TOKEN = '/workspace/token';
@@ -48,7 +47,7 @@ export async function snapshotTheDisk(
   name: string,
 ): Promise<void> {
   const { disk } = ledger.acknowledged;
-  if (disk === undefined) throw new SetupError('the disk is written before it is snapshot');
+  assert.ok(disk !== undefined, 'the disk has been written');
   await client.snapshotDisk(DISK, { name });
   ledger.acknowledged.diskSnapshots[name] = disk;
 }

