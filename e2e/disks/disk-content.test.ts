@@ -11,9 +11,7 @@ const MIB = 2 ** 20;
 const TRIMMED_MIB = 48;
 /** An object stays while a part of it is used. One of this file's at least has no other data. */
 const SEGMENT_MIB = 15;
-/**
- * A pass of the collector deletes only what an earlier pass found unused, and nothing while an upload of then continues.
- */
+/** A pass of the collector deletes only what the pass before found unused, once the uploads of then have ended. */
 const COLLECTED_WITHIN_MS = 60_000;
 const FILES = readFileSync(new URL('../fixtures/guest/disk-files.py', import.meta.url), 'utf8');
 const GIT = `
