@@ -125,10 +125,10 @@ test('a repeated capture keeps the disk of its own moment, and not that of the i
   const { signal } = new AbortController();
   await vm.write(0, MIB, 1);
   using first = await vm.attachment.seal();
-  const interrupted = await keepMomentAnew(vm.attachment, first, { name: 'snap1', signal: signal });
+  const interrupted = await keepMomentAnew(vm.attachment, first, { name: 'snap1', signal });
   await vm.write(0, MIB, 2);
   using second = await vm.attachment.seal();
-  const kept = await keepMomentAnew(vm.attachment, second, { name: 'snap1', signal: signal });
+  const kept = await keepMomentAnew(vm.attachment, second, { name: 'snap1', signal });
   assert.ok(kept.version > interrupted.version);
   assert.ok(site.exported(server, asked, kept.version).equals(vm.model));
   await leave(vm, asked);
