@@ -28,6 +28,7 @@ const snapshot = (disk: string, name: string, more: object = {}) =>
 const fork = (disk: string, body: object) => call('POST', `/v1/disks/${disk}/fork`, body);
 const remove = (disk: string) => call('DELETE', `/v1/disks/${disk}`);
 
+/** Finds the disk of a name that only one organization has. */
 async function idOf(name: string): Promise<string> {
   await using db = harness.openDatabase();
   const row = await db.selectFrom('disks').select('id').where('name', '=', name).executeTakeFirstOrThrow();
@@ -84,11 +85,11 @@ test('lists come in pages, the newest first', async () => {
 
 test('a name is unique in its organization, and free again after a delete', async () => {
   const name = await create();
+  const first = await idOf(name);
   assertRefused(await call('POST', '/v1/disks', { name, size_gb: 1 }), [409, 'already_exists', /^name: /u]);
   const apiKey = await harness.addOrganization();
   const theirs = await harness.call('POST', '/v1/disks', { apiKey, body: { name, size_gb: 1 } });
   assert.equal(theirs.status, 201);
-  const first = await idOf(name);
   assert.equal((await remove(name)).status, 204);
   assert.ok(!harness.runner.disks.all.has(first));
   assert.equal((await call('POST', '/v1/disks', { name, size_gb: 1 })).status, 201);
