@@ -16,6 +16,7 @@ import (
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/boot"
 	"coppice/agent/internal/clock"
+	"coppice/agent/internal/commands"
 	"coppice/agent/internal/execution"
 	"coppice/agent/internal/files"
 	"coppice/agent/internal/freezer"
@@ -75,8 +76,11 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	programs := workload.Open()
 	freeze := freezer.New(programs)
 	launcher := process.NewLauncher(process.Options{Reaper: reaper, Root: "/", Workload: programs, Freezer: freeze})
-	commands := execution.New(execution.Options{
+	executions := execution.New(execution.Options{
 		Guest: state, Launcher: launcher, Null: machine.Null, HostMoved: transport.HostMoved,
+	})
+	detached := commands.New(commands.Options{
+		Guest: state, Launcher: launcher, Null: machine.Null, CreateFile: root.CreateNameless,
 	})
 	transfers := files.New(state, "/")
 	shells := shell.New(shell.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
@@ -97,7 +101,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"POST /thaw":        freeze.HandleThaw,
 		"POST /clock":       clock.Handle,
 		"POST /environment": state.HandleEnvironment,
-		"POST /exec":        commands.Exec,
+		"POST /exec":        executions.Exec,
 		"POST /shell":       shells.Open,
 		"POST /terminal":    terminals.Open,
 		"POST /tunnel":      tunnels.Open,
@@ -107,6 +111,14 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"GET /list":         transfers.List,
 		"GET /metrics":      metrics.Get,
 		"POST /shutdown":    power.Shutdown,
+
+		"POST /commands":        detached.Start,
+		"GET /commands":         detached.List,
+		"DELETE /commands":      detached.Remove,
+		"GET /commands/watch":   detached.Watch,
+		"GET /commands/output":  detached.Output,
+		"POST /commands/stdin":  detached.Stdin,
+		"POST /commands/signal": detached.Signal,
 
 		"POST /workspace/mount":   disk.Mount,
 		"POST /workspace/grow":    disk.Grow,

@@ -99,6 +99,22 @@ func (m *Machine) Post(path string, first []byte) *Call {
 	return &Call{t: m.t, Input: input, Answer: answer, Frames: frame.NewReader(answer.Body), leave: leave}
 }
 
+// Ask sends a request with a whole body, which may be empty.
+func (m *Machine) Ask(method, path, body string) *Call {
+	m.t.Helper()
+	ctx, leave := context.WithTimeout(context.Background(), Limit)
+	m.t.Cleanup(leave)
+	request, err := http.NewRequestWithContext(ctx, method, "http://guest"+path, strings.NewReader(body))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	answer, err := m.client.RoundTrip(request)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return &Call{t: m.t, Answer: answer, Frames: frame.NewReader(answer.Body), leave: leave}
+}
+
 // Start begins a request with a head frame.
 func (m *Machine) Start(path string, head map[string]any) *Call {
 	m.t.Helper()

@@ -23,7 +23,7 @@ type input struct {
 }
 
 func newInput(frames *frame.Reader, p *command) *input {
-	return &input{frames: frames, stdin: p.stdin, child: p.child, open: p.stdin != nil}
+	return &input{frames: frames, stdin: p.Stdin, child: p.Child, open: p.Stdin != nil}
 }
 
 // run returns at the end of the request's body, which also ends standard input.

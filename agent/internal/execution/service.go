@@ -16,8 +16,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"coppice/agent/internal/frame"
@@ -63,20 +61,30 @@ func (s *Service) Exec(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	started, err := s.launch(r.Context(), h, settings)
+	plan, err := s.launcher.Plan(h.place, settings, nil)
 	if err != nil {
 		return err
 	}
-	return s.attend(w, r, frames, started)
+	started, err := plan.StartPiped(r.Context(), plan.RunInShell(h.Command), s.null, h.Stdin)
+	if err != nil {
+		return err
+	}
+	return s.attend(w, r, frames, &command{Piped: started, timeout: time.Duration(h.TimeoutMs) * time.Millisecond})
+}
+
+// command is a started command.
+type command struct {
+	*process.Piped
+	timeout time.Duration
 }
 
 // attend sends the status and serves a started process until its end.
 func (s *Service) attend(w http.ResponseWriter, r *http.Request, frames *frame.Reader, p *command) error {
 	reply := stream.NewAnswer(w)
-	stdout, outErr := stream.NewPump(frame.Stdout, p.stdout, reply)
-	stderr, errErr := stream.NewPump(frame.Stderr, p.stderr, reply)
+	stdout, outErr := stream.NewPump(frame.Stdout, p.Stdout, reply)
+	stderr, errErr := stream.NewPump(frame.Stderr, p.Stderr, reply)
 	if err := errors.Join(outErr, errErr); err != nil {
-		p.child.KillGroup()
+		p.Child.KillGroup()
 		return err
 	}
 	reply.Begin()
@@ -93,7 +101,7 @@ func (s *Service) attend(w http.ResponseWriter, r *http.Request, frames *frame.R
 	stderr.Stop()
 	<-stdout.Sent()
 	<-stderr.Sent()
-	reply.Send(stream.ExitOf(p.child.Status(), timedOut).Frame())
+	reply.Send(stream.ExitOf(p.Child.Status(), timedOut).Frame())
 	s.endInput(r.Body, p, fed)
 	return nil
 }
@@ -103,21 +111,13 @@ func (s *Service) attend(w http.ResponseWriter, r *http.Request, frames *frame.R
 func (s *Service) guard(ctx context.Context, p *command) (timedOut bool) {
 	stopWatching := context.AfterFunc(ctx, func() {
 		if !s.hostMoved(ctx) {
-			p.child.KillGroup()
+			p.Child.KillGroup()
 		}
 	})
 	defer stopWatching()
-	var elapsed atomic.Bool
-	if p.timeout > 0 {
-		timer := time.AfterFunc(p.timeout, func() {
-			elapsed.Store(true)
-			p.child.KillGroup()
-		})
-		defer timer.Stop()
-	}
-	<-p.child.Ended()
-	// A shell that ended by itself just as the time was up keeps its own exit code.
-	return elapsed.Load() && p.child.Status().Signaled() && p.child.Status().Signal() == syscall.SIGKILL
+	limit := process.LimitTime(p.Child, p.timeout)
+	<-p.Child.Ended()
+	return limit.End()
 }
 
 // endInput stops reading a body that its client may keep open forever.
@@ -125,8 +125,8 @@ func (s *Service) endInput(body io.Closer, p *command, fed <-chan struct{}) {
 	if err := body.Close(); err != nil {
 		slog.Debug("close of a request body", "error", err)
 	}
-	if p.stdin != nil {
-		process.CloseLogged(p.stdin)
+	if p.Stdin != nil {
+		process.CloseLogged(p.Stdin)
 	}
 	<-fed
 }

@@ -20,6 +20,7 @@ const (
 	Stderr   = 17
 	Exit     = 18
 	Done     = 19
+	Position = 20
 )
 
 // HeaderBytes is the size of type and length, MaxPayloadBytes the longest payload in either direction.

@@ -16,15 +16,20 @@ import (
 // terminalBytes is more than a PTY holds: 64 KiB in transit, and a page in the line discipline.
 const terminalBytes = 128 << 10
 
-// Pump copies the output of a process to the answer.
+// Sink takes encoded frames, which it must not keep.
+type Sink interface {
+	Send(encoded []byte)
+}
+
+// Pump copies the output of a process to a sink.
 //
 //	following ──(process ended: Stop)──▶ the bytes that are in the pipe now ──▶ discarding ──(last writer gone)──▶ closed
 //	    └───────────────(last writer gone)─────────────────────────────────────────────────────────────────────────▲
 type Pump struct {
-	kind   byte
-	file   *os.File
-	raw    syscall.RawConn
-	answer *Answer
+	kind byte
+	file *os.File
+	raw  syscall.RawConn
+	to   Sink
 	// restLimit bounds the bytes that are in the pipe now, if the kernel does not count them.
 	restLimit int
 	// mu is held from the reading of bytes until they have been sent.
@@ -33,16 +38,16 @@ type Pump struct {
 }
 
 // NewPump returns a Pump for the agent's end of a pipe. The Pump closes it.
-func NewPump(kind byte, file *os.File, to *Answer) (*Pump, error) {
+func NewPump(kind byte, file *os.File, to Sink) (*Pump, error) {
 	raw, err := file.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	return &Pump{kind: kind, file: file, raw: raw, answer: to, sent: make(chan struct{})}, nil
+	return &Pump{kind: kind, file: file, raw: raw, to: to, sent: make(chan struct{})}, nil
 }
 
 // NewTerminalPump returns a Pump for the master of a PTY.
-func NewTerminalPump(kind byte, master *os.File, to *Answer) (*Pump, error) {
+func NewTerminalPump(kind byte, master *os.File, to Sink) (*Pump, error) {
 	p, err := NewPump(kind, master, to)
 	if err == nil {
 		p.restLimit = terminalBytes
@@ -68,7 +73,7 @@ func (p *Pump) Stop() {
 	}
 }
 
-// Sent returns a channel that is closed when everything that belongs to the answer has been written to it.
+// Sent returns a channel that is closed when everything that belongs to the output has been sent.
 func (p *Pump) Sent() <-chan struct{} { return p.sent }
 
 // forward waits for output and sends up to limit bytes of it. It returns 0 at the end of the pipe and after Stop. It
@@ -129,7 +134,7 @@ func (p *Pump) buffered() int {
 
 func (p *Pump) sendChunk(buffer *Chunk, n int) {
 	frame.PutHeader(buffer[:], p.kind, n)
-	p.answer.Send(buffer[:frame.HeaderBytes+n])
+	p.to.Send(buffer[:frame.HeaderBytes+n])
 	Chunks.Put(buffer)
 }
 
