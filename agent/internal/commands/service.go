@@ -120,7 +120,7 @@ func (s *Service) Start(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	api.WriteJSON(w, http.StatusCreated, c.record())
+	api.WriteJSON(w, http.StatusOK, c.record())
 	return nil
 }
 
@@ -282,7 +282,7 @@ func (s *Service) Remove(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.WriteHeader(http.StatusNoContent)
+	api.WriteJSON(w, http.StatusOK, struct{}{})
 	return nil
 }
 
