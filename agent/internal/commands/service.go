@@ -36,6 +36,8 @@ const (
 	maxOutputBytes = 1 << 30
 	// sharedBytes limits the files of all outputs together.
 	sharedBytes = 512 << 20
+	// heartbeat is the time between empty lines of a watch.
+	heartbeat = 30 * time.Second
 )
 
 // Service runs commands in the guest's root.
@@ -162,12 +164,15 @@ func (s *Service) List(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// Watch answers GET /commands/watch: a line of JSON for each command that has ended, and then for each that ends.
+// Watch answers GET /commands/watch: a line of JSON for each command that has ended, and then for each that
+// ends. Empty lines show that the guest lives.
 func (s *Service) Watch(w http.ResponseWriter, r *http.Request) error {
 	control := http.NewResponseController(w)
 	w.Header().Set("content-type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
 	lines := json.NewEncoder(w)
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
 	var seen int64
 	for {
 		ends, last, changed := s.table.endsAfter(seen)
@@ -182,6 +187,10 @@ func (s *Service) Watch(w http.ResponseWriter, r *http.Request) error {
 		}
 		select {
 		case <-changed:
+		case <-beat.C:
+			if _, err := w.Write([]byte("\n")); err != nil {
+				return nil
+			}
 		case <-r.Context().Done():
 			return nil
 		}

@@ -291,7 +291,7 @@ func TestTooManyCommandsAreRefusedAndEndedOnesAreForgotten(t *testing.T) {
 	for i := range maxRunning {
 		m.start(strconv.Itoa(i), "sleep 1000", nil)
 	}
-	m.request("more", "true", nil).ExpectError(429, "capacity", "128 commands")
+	m.request("more", "true", nil).ExpectError(409, "invalid_state", "128 commands")
 	m.Ask("DELETE", "/commands?id=0", "").ExpectError(409, "invalid_state", "runs")
 	for i := range maxRunning {
 		m.Ask("POST", "/commands/signal?id="+strconv.Itoa(i), `{"signal":"KILL"}`)
@@ -300,13 +300,13 @@ func TestTooManyCommandsAreRefusedAndEndedOnesAreForgotten(t *testing.T) {
 	agenttest.Eventually(t, "all ends are noted", func() bool {
 		return m.Ask("DELETE", "/commands?id="+strconv.Itoa(maxRunning-1), "").Answer.StatusCode == http.StatusOK
 	})
-	m.Ask("GET", "/commands/output?position=0&id="+strconv.Itoa(maxRunning-1), "").ExpectError(404, "not_found", "no command")
+	m.Ask("GET", "/commands/output?position=0&id="+strconv.Itoa(maxRunning-1), "").ExpectError(409, "invalid_state", "no command")
 	for i := range maxKept {
 		id := fmt.Sprint("later", i)
 		m.start(id, "true", nil)
 		m.output(id, 0, true)
 	}
-	m.Ask("GET", "/commands/output?position=0&id=1", "").ExpectError(404, "not_found", "no command")
+	m.Ask("GET", "/commands/output?position=0&id=1", "").ExpectError(409, "invalid_state", "no command")
 }
 
 func TestWhatCannotStartIsRefusedAndLeavesNothing(t *testing.T) {
@@ -330,6 +330,6 @@ func TestWhatCannotStartIsRefusedAndLeavesNothing(t *testing.T) {
 	if records := decode[[]record](t, m.Ask("GET", "/commands", "")); len(records) != 0 {
 		t.Fatalf("%+v", records)
 	}
-	m.Ask("GET", "/commands/output?id=a&position=0", "").ExpectError(404, "not_found", "no command")
-	m.Ask("POST", "/commands/signal?id=a", `{"signal":"TERM"}`).ExpectError(404, "not_found", "no command")
+	m.Ask("GET", "/commands/output?id=a&position=0", "").ExpectError(409, "invalid_state", "no command")
+	m.Ask("POST", "/commands/signal?id=a", `{"signal":"TERM"}`).ExpectError(409, "invalid_state", "no command")
 }

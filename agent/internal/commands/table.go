@@ -29,14 +29,14 @@ func newTable() *table {
 	return &table{byID: map[string]*command{}, changed: make(chan struct{})}
 }
 
-// find returns a command, or a not_found error.
+// find returns a command. Of those that have ended the oldest are forgotten.
 func (t *table) find(id string) (*command, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c, ok := t.byID[id]; ok && c != nil {
 		return c, nil
 	}
-	return nil, fault.New(fault.NotFound, "the guest has no command %q", id)
+	return nil, fault.New(fault.InvalidState, "the guest has no command %q any more", id)
 }
 
 // reserve takes an id for a command that is about to start. It returns the command that has the id already.
@@ -51,7 +51,7 @@ func (t *table) reserve(id string) (*command, error) {
 	}
 	running := len(t.byID) - len(t.ends)
 	if running >= maxRunning {
-		return nil, fault.New(fault.Capacity, "%d commands run already; end one of them", running)
+		return nil, fault.New(fault.InvalidState, "%d commands run already; end one of them", running)
 	}
 	t.byID[id] = nil
 	return nil, nil

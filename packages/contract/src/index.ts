@@ -24,6 +24,7 @@ export * from './network-policy/judge.ts';
 export * from './network-policy/network-profiles.ts';
 export * from './network-policy/network-schemas.ts';
 export * from './network-policy/rule-context.ts';
+export * from './sandbox/commands.ts';
 export * from './sandbox/exec.ts';
 export * from './sandbox/files.ts';
 export * from './sandbox/forks.ts';

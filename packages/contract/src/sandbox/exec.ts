@@ -77,7 +77,7 @@ export const ExecFrame = z
 export type ExecFrame = z.infer<typeof ExecFrame>;
 
 /** A signal that a client may send to a command: any that the guest's kernel knows by name. */
-const SignalName = z
+export const SignalName = z
   .string()
   .regex(/^(?:SIG)?[A-Z][A-Z0-9]{1,9}$/, { error: 'must be a name such as TERM or SIGTERM' });
 

@@ -90,13 +90,23 @@ const ROUTES: readonly Route[] = [
   [
     ['POST'],
     '/vms/:vm/agent/:route',
-    (parts, exchange) => joinAgent(parts, exchange, ['exec', 'shell', 'terminal', 'tunnel']),
+    (parts, exchange) => joinAgent(parts, exchange, ['exec', 'shell', 'terminal', 'tunnel', 'commands']),
   ],
   [['PUT'], '/vms/:vm/agent/:route', (parts, exchange) => joinAgent(parts, exchange, ['files'])],
   [
     ['GET'],
     '/vms/:vm/agent/:route',
-    (parts, exchange) => joinAgent(parts, exchange, ['files', 'list', 'metrics']),
+    (parts, exchange) => joinAgent(parts, exchange, ['files', 'list', 'metrics', 'commands']),
+  ],
+  [
+    ['POST'],
+    '/vms/:vm/agent/commands/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['stdin', 'signal'], '/commands'),
+  ],
+  [
+    ['GET'],
+    '/vms/:vm/agent/commands/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['watch', 'output'], '/commands'),
   ],
   [['GET'], '/captures', ({ copies }, { stream }) => respondJson(stream, 200, copies.listCaptures())],
   [['DELETE'], '/captures/:capture', removeCapture],
@@ -199,11 +209,12 @@ function listImages({ images, plan }: RouteParts, { stream }: Exchange): void {
   );
 }
 
-/** Joins the stream with one to the agent, for one of the `allowed` routes. */
+/** Joins the stream with one to the agent, for one of the `allowed` routes below `prefix`. */
 async function joinAgent(
   { fleet }: RouteParts,
   exchange: Exchange,
   allowed: readonly string[],
+  prefix = '',
 ): Promise<void> {
   const { stream, headers, method, url, id, agentRoute } = exchange;
   if (!allowed.includes(agentRoute))
@@ -216,7 +227,7 @@ async function joinAgent(
   for (const name of ['range', 'content-length'] as const) {
     if (headers[name] !== undefined) passed[name] = headers[name];
   }
-  return tunnelToAgent(stream, session, { method, path: `/${agentRoute}${url.search}`, headers: passed });
+  return tunnelToAgent(stream, session, { method, path: `${prefix}/${agentRoute}${url.search}`, headers: passed });
 }
 
 function paused(reason = 'the disk of its host is full; it continues when there is room'): AppError {
