@@ -72,7 +72,10 @@ export const AUDIT_EVENTS = {
       .nullable()
       .describe('null when the exit was not observed: the command was refused, killed, or lost.'),
     duration_ms: z.int(),
-    start_seq: z.int().describe('The `seq` of the matching exec.start.'),
+    start_seq: z
+      .int()
+      .optional()
+      .describe('The `seq` of the matching exec.start. Absent if that is in the log of the sandbox that was copied.'),
   }),
   'terminal.opened': z.object({ command: Command.optional() }),
   'terminal.closed': z.object({

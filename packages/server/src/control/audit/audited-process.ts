@@ -23,7 +23,8 @@ interface ProcessEnd {
   /** Null if the exit was not observed. */
   exit_code: number | null;
   duration_ms: number;
-  start_seq: number;
+  /** Absent if the log does not have the start: in a copy of the sandbox in which the process began. */
+  start_seq?: number;
 }
 
 export interface ProcessNotes {
