@@ -13,6 +13,7 @@ export const FRAME = {
   stderr: 17,
   exit: 18,
   done: 19,
+  position: 20,
 } as const;
 
 export const MAX_FRAME_BYTES = 1 << 20;

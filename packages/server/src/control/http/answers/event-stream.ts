@@ -40,10 +40,13 @@ export class EventStream {
     return this.#left.signal;
   }
 
-  /** Sends an event. Resolves when the client has room for more, or is gone. */
-  async send(event: unknown): Promise<void> {
+  /**
+   * Sends an event, with the id from which a client continues. Resolves when the client has room for more, or is gone.
+   */
+  async send(event: unknown, id?: number): Promise<void> {
     const { raw } = this.#reply;
-    if (this.left.aborted || raw.write(`data: ${JSON.stringify(event)}\n\n`)) return;
+    const head = id === undefined ? '' : `id: ${id}\n`;
+    if (this.left.aborted || raw.write(`${head}data: ${JSON.stringify(event)}\n\n`)) return;
     const signal = AbortSignal.any([this.left, AbortSignal.timeout(STALL_DEADLINE_MS)]);
     try {
       await once(raw, 'drain', { signal });
