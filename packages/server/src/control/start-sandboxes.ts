@@ -8,6 +8,9 @@ import { TeamSecrets } from './audit/team-secrets.ts';
 import { Billing } from './billing/billing.ts';
 import { Credit } from './billing/credit/credit.ts';
 import { CreditKeeper } from './billing/credit/credit-keeper.ts';
+import { CommandStore } from './commands/command-store.ts';
+import { CommandWatch, type WatchedSandbox } from './commands/command-watch.ts';
+import { Commands } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
 import { startDisks } from './disks/start-disks.ts';
@@ -66,6 +69,9 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const egressKeeper = new EgressKeeper(log);
   const egress = { grants, notes, egressKeeper };
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
+  const commandStore = new CommandStore(db);
+  const watch = stack.use(new CommandWatch({ runner: runner.commands, store: commandStore, audit, clock, log }));
+  await watch.load();
   const parts = {
     runner,
     store,
@@ -77,6 +83,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     limitsOf,
     log,
     onEnded,
+    onState: (row: WatchedSandbox) => watch.follow(row),
+    onRolledBack: (row: WatchedSandbox) => watch.rolledBack(row),
     disks: disks.sandboxDisks,
     ...egress,
   };
@@ -96,13 +104,14 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     audit,
     disks: disks.sandboxDisks,
   });
+  const commands = new Commands({ sandboxes, runner: runner.commands, store: commandStore, watch, audit, clock });
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, limitsOf });
   const { reconcileIntervalMs } = limits;
   const link = stack.use(
     new RunnerLink({ ...common, captures, notes, egressKeeper, reconcileIntervalMs, log }),
   );
   const billing = new Billing({ db, clock, credit });
-  const records = { sandboxes, snapshots, registries, imageUses, audit, auditStore, teamSecrets, grants };
+  const records = { sandboxes, commands, snapshots, registries, imageUses, audit, auditStore, teamSecrets, grants };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 

@@ -10,11 +10,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { newId } from '../../lib/new-id.ts';
 import { commandNotes } from '../audit/audited-process.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { GuestCommand, RunnerCommands } from '../placement/runner-commands.ts';
 import type { Clock } from '../time/clock.ts';
+import { newCommandId } from './command-ids.ts';
 import type { CommandStore } from './command-store.ts';
 import { OPEN_STATES, type CommandRow, type CommandUpdate } from './command-tables.ts';
 
@@ -159,7 +159,7 @@ export class CommandWatch implements AsyncDisposable {
     // The guest has invented it.
     if (started === undefined) return;
     const { guest_id, command: text, tag, started_at } = started;
-    const row = { id: newId('cmd'), organization_id, sandbox_id: id, guest_id, command: text, tag, started_at };
+    const row = { id: newCommandId(), organization_id, sandbox_id: id, guest_id, command: text, tag, started_at };
     const { state = 'running', ...change } = buildChange({ ...started, state: 'running' }, command, this.#now);
     await this.#parts.store.insert({ ...row, ...change, state, start_seq: null });
     if (state === 'running') this.#open.add(id);

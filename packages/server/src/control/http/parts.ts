@@ -24,6 +24,7 @@ import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { Idempotency } from '../sandbox/idempotency.ts';
 import type { OutputBudget } from '../sandbox/commands/output-budget.ts';
+import type { Commands } from '../commands/commands.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { Snapshots } from '../snapshots/snapshots.ts';
 import type { Exposure } from './serving/exposure.ts';
@@ -39,6 +40,7 @@ export interface HttpParts {
   teamSecrets: TeamSecrets;
   tickets: Tickets;
   sandboxes: Sandboxes;
+  commands: Commands;
   audit: AuditLog;
   auditStore: AuditStore;
   snapshots: Snapshots;

@@ -1,5 +1,12 @@
 /** All routes below `/v1`. */
 import type { App } from './app.ts';
+import { addCommandOutput } from './endpoints/commands/command-output.ts';
+import { addCommandStdin } from './endpoints/commands/command-stdin.ts';
+import { addCreateCommand } from './endpoints/commands/create-command.ts';
+import { addGetCommand } from './endpoints/commands/get-command.ts';
+import { addListCommands } from './endpoints/commands/list-commands.ts';
+import { addSignalCommand } from './endpoints/commands/signal-command.ts';
+import { addWaitCommand } from './endpoints/commands/wait-command.ts';
 import { addBuildImage } from './endpoints/images/build-image.ts';
 import { addCreatePreview } from './endpoints/ports/create-preview.ts';
 import { addCreateRun } from './endpoints/runs/create-run.ts';
@@ -91,6 +98,13 @@ export function addV1Routes(v1: App, parts: HttpParts): void {
   addCreateDiskSnapshot(v1, parts);
   addListDiskSnapshots(v1, parts);
   addDeleteDiskSnapshot(v1, parts);
+  addCreateCommand(v1, parts);
+  addListCommands(v1, parts);
+  addGetCommand(v1, parts);
+  addCommandOutput(v1, parts);
+  addCommandStdin(v1, parts);
+  addSignalCommand(v1, parts);
+  addWaitCommand(v1, parts);
   addExec(v1, parts);
   addExecStream(v1, parts);
   addExecWebSocket(v1, parts);

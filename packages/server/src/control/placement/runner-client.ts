@@ -23,6 +23,7 @@ import {
 } from '../../lib/protocol/runner-protocol.ts';
 import type { RegistryLogin } from '../registries/registries.ts';
 import { RunnerCaptures } from './runner-captures.ts';
+import { RunnerCommands } from './runner-commands.ts';
 import { RunnerDisks } from './runner-disks.ts';
 import { fromGuest } from './runner-error.ts';
 import {
@@ -89,12 +90,14 @@ export type ProcessKind = 'exec' | 'shell' | 'terminal';
 
 export class RunnerClient {
   readonly captures: RunnerCaptures;
+  readonly commands: RunnerCommands;
   readonly disks: RunnerDisks;
   readonly #connection: RunnerConnection;
 
   constructor(connection: RunnerConnection) {
     this.#connection = connection;
     this.captures = new RunnerCaptures(connection);
+    this.commands = new RunnerCommands(connection);
     this.disks = new RunnerDisks(connection);
   }
 

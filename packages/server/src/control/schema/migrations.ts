@@ -5,6 +5,7 @@ import { accountsMigration } from '../accounts/accounts-migration.ts';
 import { auditMigration } from '../audit/audit-migration.ts';
 import { billingMigration } from '../billing/billing-migration.ts';
 import { addDiskLimits, createDiskStorage } from '../billing/storage/storage-migration.ts';
+import { commandsMigration } from '../commands/commands-migration.ts';
 import { createDisks } from '../disks/disks-migration.ts';
 import { egressGenerationMigration } from '../egress/egress-generation-migration.ts';
 import { egressMigration } from '../egress/egress-migration.ts';
@@ -80,4 +81,5 @@ export const MIGRATIONS: Record<string, Migration> = {
       await addDiskLimits(db);
     },
   },
+  '0017_commands': commandsMigration,
 };

@@ -18,6 +18,7 @@ import type {
   OrganizationLimitsTable,
   TeamAccountTable,
 } from '../billing/billing-tables.ts';
+import type { CommandTable } from '../commands/command-tables.ts';
 import type { DiskSnapshotTable, DiskTable } from '../disks/disk-tables.ts';
 import type { EgressCursorTable, SandboxCredentialTable } from '../egress/egress-tables.ts';
 import type { AuditEntryTable } from '../audit/audit-tables.ts';
@@ -50,6 +51,7 @@ export interface Tables {
   credit_grants: CreditGrantTable;
   organization_limits: OrganizationLimitsTable;
   disk_storage: DiskStorageTable;
+  commands: CommandTable;
   disks: DiskTable;
   disk_snapshots: DiskSnapshotTable;
   sandbox_credentials: SandboxCredentialTable;

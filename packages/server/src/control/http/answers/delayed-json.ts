@@ -24,9 +24,9 @@ export class DelayedJson {
     return this.#timer !== undefined;
   }
 
-  /** Sends status 200. After this, an error can only break off the answer. */
-  begin(): void {
-    const raw = beginRawAnswer(this.#reply, 200, { 'content-type': 'application/json; charset=utf-8' });
+  /** Sends the status. After this, an error can only break off the answer. */
+  begin(status = 200): void {
+    const raw = beginRawAnswer(this.#reply, status, { 'content-type': 'application/json; charset=utf-8' });
     raw.flushHeaders();
     this.#timer = setInterval(() => raw.write(' '), KEEP_ALIVE_MS);
     raw.once('close', () => clearInterval(this.#timer));

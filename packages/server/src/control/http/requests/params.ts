@@ -16,6 +16,8 @@ export const PortParams = SandboxParams.extend({ port: PortText });
 
 export const PreviewParams = SandboxParams.extend({ previewId: z.string().max(200) });
 
+export const CommandParams = SandboxParams.extend({ command: z.string().max(200) });
+
 export const SnapshotParams = z.strictObject({ id: z.string().max(200) });
 
 export const DiskParams = z.strictObject({ disk: z.string().max(200) });

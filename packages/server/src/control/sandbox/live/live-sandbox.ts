@@ -50,6 +50,8 @@ export interface LiveSandboxParts {
   onExpire: (reason: ExpiryReason) => void;
   /** Resolves a pending rollback. Called in the queue slot of an operation, before the operation. */
   settleRollback: () => Promise<void>;
+  /** Called with the row when its state, as committed, has changed. */
+  onState: (row: Readonly<SandboxRow>) => void;
   /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
 }
@@ -238,6 +240,7 @@ export class LiveSandbox {
     this.#timer?.stop();
     this.#timedState = status;
     this.#parts.disks.noteState(this.row);
+    this.#parts.onState(this.row);
     if (status !== 'creating') this.#begun.resolve();
     if (this.isFinal) this.#parts.onFinal();
     else if (status !== 'creating') this.#timer = this.#startTimer(graceMs);

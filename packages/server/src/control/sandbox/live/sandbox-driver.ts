@@ -51,6 +51,10 @@ export interface DriverParts {
   clock: Clock;
   limits: ControlLimits;
   log: Logger;
+  /** Called with the row when its state, as committed, has changed. */
+  onState: (row: Readonly<SandboxRow>) => void;
+  /** Called with the row when its guest has been rolled back. */
+  onRolledBack: (row: Readonly<SandboxRow>) => void;
   /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
   /** Throws if the sandbox may not be resumed now: its organization lacks credit or quota. */
@@ -70,7 +74,7 @@ export class SandboxDriver {
   readonly #disks: SandboxDisks;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    const { runner, store, audit, notes, grants, disks, clock, limits, onFinal, admitResume } = parts;
+    const { runner, store, audit, notes, grants, disks, clock, limits, onState, onFinal, admitResume } = parts;
     this.#disks = disks;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
@@ -83,6 +87,7 @@ export class SandboxDriver {
       log: this.#log,
       onExpire: (reason) => void this.#expire(reason),
       settleRollback: () => this.rollback.settleInTurn(),
+      onState,
       onFinal,
     });
     const vm = this.#vm;
@@ -92,7 +97,8 @@ export class SandboxDriver {
     this.boot = new SandboxBoot(this.live, { vm, grants, audit, disks });
     this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume, disks });
     this.copies = new SandboxCopies(this.live, { vm, egress });
-    this.rollback = new SandboxRollback(this.live, { vm, audit, disks, log: this.#log });
+    const onDone = (): void => parts.onRolledBack(this.row);
+    this.rollback = new SandboxRollback(this.live, { vm, audit, disks, onDone, log: this.#log });
   }
 
   get row(): Readonly<SandboxRow> {

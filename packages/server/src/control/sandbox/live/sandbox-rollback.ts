@@ -27,6 +27,8 @@ export interface RollbackParts {
   vm: SandboxVm;
   audit: Pick<AuditLog, 'hasRollback'>;
   disks: Pick<SandboxDisks, 'buildRollback'>;
+  /** Called when a rollback is done and committed. */
+  onDone: () => void;
   log: Logger;
 }
 
@@ -131,6 +133,7 @@ export class SandboxRollback {
         this.#live.require('rollback');
         await this.#live.commit(buildRolledBack(this.#live.row, done), buildRollbackNote(done));
       });
+      this.#parts.onDone();
     } finally {
       close();
     }

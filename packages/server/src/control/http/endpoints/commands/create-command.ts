@@ -1,6 +1,10 @@
 import { CommandRecord, CreateCommandRequest } from '@coppice/contract';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { newCommandId } from '../../../commands/command-ids.ts';
+import type { CommandAddress, Commands } from '../../../commands/commands.ts';
 import { answers } from '../../answers/answers.ts';
+import { DelayedJson } from '../../answers/delayed-json.ts';
+import { buildErrorBody, logError, toAppError } from '../../answers/error-mapper.ts';
 import type { App } from '../../app.ts';
 import { createOnce, IdempotencyHeaders } from '../../access/idempotent.ts';
 import { SandboxParams } from '../../requests/params.ts';
@@ -40,8 +44,28 @@ export function addCreateCommand(
         find: (id) => commands.findSubject({ reach, sandboxId, id }),
       });
       if (body.detached) return reply.code(201).send(answer.body);
-      const address = { reach, sandboxId, id: answer.body.id };
-      return reply.code(201).send(await commands.wait(address, request.left));
+      await sendWhenEnded(commands, request, reply, { reach, sandboxId, id: answer.body.id });
+      return reply;
     },
   });
+}
+
+/** Sends the status at once, and the record when the command has ended. */
+async function sendWhenEnded(
+  commands: Commands,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  address: CommandAddress,
+): Promise<void> {
+  const answer = new DelayedJson(reply);
+  answer.begin(201);
+  const left = new AbortController();
+  reply.raw.once('close', () => left.abort());
+  try {
+    await answer.end(CommandRecord.parse(await commands.wait(address, left.signal)));
+  } catch (error) {
+    const mapped = toAppError(error);
+    logError(mapped, request);
+    answer.fail(buildErrorBody(mapped, request.id));
+  }
 }
