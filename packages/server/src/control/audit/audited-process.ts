@@ -23,17 +23,19 @@ interface ProcessEnd {
   /** Null if the exit was not observed. */
   exit_code: number | null;
   duration_ms: number;
-  /** Absent if the log does not have the start: in a copy of the sandbox in which the process began. */
-  start_seq?: number;
+  start_seq: number;
 }
 
-export interface ProcessNotes {
+/** The log of a copy does not have the start of a command that began before the copy was made. */
+type CommandEnd = Omit<ProcessEnd, 'start_seq'> & Partial<Pick<ProcessEnd, 'start_seq'>>;
+
+export interface ProcessNotes<End = ProcessEnd> {
   opening: AuditNote;
-  closing: (end: ProcessEnd) => AuditNote;
+  closing: (end: End) => AuditNote;
 }
 
 /** Entries of a command, however it was started. */
-export function commandNotes(command: string): ProcessNotes {
+export function commandNotes(command: string): ProcessNotes<CommandEnd> {
   return {
     opening: { event: 'exec.start', data: { command } },
     closing: (end) => ({ event: 'exec.exit', data: { command, ...end } }),
