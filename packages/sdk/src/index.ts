@@ -44,6 +44,14 @@ export type {
   NetworkRules,
 } from './egress.ts';
 export { CoppiceError } from './transport/errors.ts';
+export { Command, type CommandInputOptions } from './commands/command.ts';
+export type { CommandOutput, CommandOutputOptions } from './commands/command-output.ts';
+export type { CommandInfo, CommandState } from './commands/command-record.ts';
+export {
+  SandboxCommands,
+  type ListCommandsOptions,
+  type StartCommandOptions,
+} from './commands/sandbox-commands.ts';
 export type { ExecOptions, ExecResult } from './streams/exec.ts';
 export type {
   DownloadOptions,

@@ -1,3 +1,4 @@
+import { SandboxCommands } from '../commands/sandbox-commands.ts';
 import { execWithListeners, streamCommand, type CommandExit } from '../streams/command-stream.ts';
 import type { FileContent } from '../transport/upload.ts';
 import type { CallOptions } from '../transport/client-options.ts';
@@ -36,11 +37,14 @@ import type { Transport } from '../transport/transport.ts';
  * `guest_unreachable` when its agent does not answer.
  */
 export abstract class SandboxGuest {
+  /** Its commands that outlive their client. */
+  readonly commands: SandboxCommands;
   readonly #transport: Transport;
   readonly #path: string;
 
   /** Called by {@link Sandbox} only. `path` is the path of the sandbox below the base URL. */
   constructor(transport: Transport, path: string) {
+    this.commands = new SandboxCommands(transport, path);
     this.#transport = transport;
     this.#path = path;
   }

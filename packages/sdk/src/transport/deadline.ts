@@ -1,4 +1,5 @@
 import { CoppiceError } from './errors.ts';
+import { sleep } from './sleep.ts';
 
 /** Longest delay of a timer. A longer one would fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
@@ -64,18 +65,7 @@ export class Deadline {
 
   /** Waits. Rejects with the reason of the abort if the signal is aborted first. */
   sleep(ms: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.signal.removeEventListener('abort', onAbort);
-        resolve();
-      }, ms);
-      const onAbort = (): void => {
-        clearTimeout(timer);
-        reject(this.signal.reason as Error);
-      };
-      this.signal.addEventListener('abort', onAbort, { once: true });
-      if (this.signal.aborted) onAbort();
-    });
+    return sleep(ms, this.signal);
   }
 
   #expire(timeoutMs: number): void {

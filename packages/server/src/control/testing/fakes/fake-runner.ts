@@ -7,6 +7,7 @@ import { rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
+import { FakeCommands } from './fake-commands.ts';
 import { FakeFiles } from './fake-files.ts';
 import { FakeDisks } from './fake-disks.ts';
 import { FakeCaptures } from './fake-captures.ts';
@@ -73,6 +74,7 @@ export class FakeRunner implements AsyncDisposable {
     host: () => this.host?.(),
   });
   readonly files = new FakeFiles();
+  readonly commands = new FakeCommands();
   readonly requests: string[] = [];
   readonly ends = new Map<string, EndEvent>();
   /** Notes that are not acknowledged. */
@@ -217,6 +219,7 @@ export class FakeRunner implements AsyncDisposable {
   }
 
   #inherit(id: string, from: VmEgress | string | undefined): void {
+    if (typeof from === 'string') this.commands.copy(from, id);
     const egress = typeof from === 'string' ? this.egress.get(from) : from;
     if (egress !== undefined) this.egress.set(id, egress);
   }
@@ -365,6 +368,7 @@ export class FakeRunner implements AsyncDisposable {
   async #answerAgent(stream: ServerHttp2Stream, { id, action, url, range }: AgentRequest): Promise<void> {
     if (!this.vms.has(id)) throw noVm(id);
     if (this.onAgent(id, stream)) return undefined;
+    if (await this.commands.take(stream, id, action, url.searchParams)) return undefined;
     if (action === 'POST /agent/exec') return this.#exec(stream);
     if (action === 'POST /agent/shell') return this.#openProcess(stream, this.onShell);
     if (action === 'POST /agent/terminal') return this.#openProcess(stream, this.onTerminal);
