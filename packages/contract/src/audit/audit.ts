@@ -75,7 +75,9 @@ export const AUDIT_EVENTS = {
     start_seq: z
       .int()
       .optional()
-      .describe('The `seq` of the matching exec.start. Absent if that is in the log of the sandbox that was copied.'),
+      .describe(
+        'The `seq` of the matching exec.start. Absent if that is in the log of the sandbox that was copied.',
+      ),
   }),
   'terminal.opened': z.object({ command: Command.optional() }),
   'terminal.closed': z.object({

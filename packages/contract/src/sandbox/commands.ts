@@ -23,7 +23,9 @@ export const CreateCommandRequest = z
     detached: z
       .boolean({ error: 'must be true or false' })
       .default(true)
-      .describe('If false, the answer is sent when the command has ended. It outlives its client all the same.'),
+      .describe(
+        'If false, the answer is sent when the command has ended. It outlives its client all the same.',
+      ),
     timeout: boundedInt(0, MAX_TIMEOUT_S, 'seconds')
       .default(0)
       .describe('The command is killed after this time; 0: never.'),
@@ -129,5 +131,7 @@ const MAX_WAIT_S = 3600;
 
 /** Query of `GET /v1/runs/{id}/commands/{command}/wait`. */
 export const CommandWaitQuery = z.strictObject({
-  timeout: boundedIntText(0, MAX_WAIT_S, 60).describe('Seconds after which the answer is the record as it is then.'),
+  timeout: boundedIntText(0, MAX_WAIT_S, 60).describe(
+    'Seconds after which the answer is the record as it is then.',
+  ),
 });

@@ -40,7 +40,13 @@ const MAX_FAILURES = 8;
 const FIRST_DELAY_MS = 200;
 const MAX_DELAY_MS = 10_000;
 /** The connection, the service or its runner was lost; the command continues. */
-const LOST = new Set(['connection_failed', 'connection_refused', 'timeout', 'unavailable', 'guest_unreachable']);
+const LOST = new Set([
+  'connection_failed',
+  'connection_refused',
+  'timeout',
+  'unavailable',
+  'guest_unreachable',
+]);
 
 /**
  * Yields the output of the command at `path` up to its end, and returns how it ended. After a lost connection it continues

@@ -1,4 +1,11 @@
-import { readFlag, readNumber, readObject, readOptionalNumber, readOptionalString, readString } from '../transport/wire.ts';
+import {
+  readFlag,
+  readNumber,
+  readObject,
+  readOptionalNumber,
+  readOptionalString,
+  readString,
+} from '../transport/wire.ts';
 
 /**
  * State of a command. `lost`: the sandbox ended before it, or was rolled back to a time before its start, or it could not be

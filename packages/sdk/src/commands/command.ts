@@ -141,7 +141,10 @@ export async function findCommand(
 ): Promise<Command | null> {
   const path = `${commandsPath}/${encodeSegment(id, 'the command id')}`;
   try {
-    const { value } = await transport.callJson({ method: 'GET', path, idempotent: true, signal }, parseCommandInfo);
+    const { value } = await transport.callJson(
+      { method: 'GET', path, idempotent: true, signal },
+      parseCommandInfo,
+    );
     return new Command(transport, commandsPath, value);
   } catch (error) {
     if (error instanceof CoppiceError && error.status === 404) return null;

@@ -8,8 +8,7 @@ import { Command, findCommand } from './command.ts';
 import { parseCommandInfo, type CommandState } from './command-record.ts';
 
 /** Settings of a command that outlives its client. */
-export interface StartCommandOptions
-  extends CreateCallOptions, Pick<ExecOptions, 'cwd' | 'env' | 'user'> {
+export interface StartCommandOptions extends CreateCallOptions, Pick<ExecOptions, 'cwd' | 'env' | 'user'> {
   /** Seconds (0–31 536 000) after which the command is killed. Default 0: never. */
   timeout?: number | undefined;
   /** Text that the command reads on standard input; true keeps it open for `write()`. Default: no input. */

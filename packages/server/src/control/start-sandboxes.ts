@@ -70,7 +70,9 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const egress = { grants, notes, egressKeeper };
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
   const commandStore = new CommandStore(db);
-  const watch = stack.use(new CommandWatch({ runner: runner.commands, store: commandStore, audit, clock, log }));
+  const watch = stack.use(
+    new CommandWatch({ runner: runner.commands, store: commandStore, audit, clock, log }),
+  );
   await watch.load();
   const parts = {
     runner,
@@ -104,14 +106,31 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     audit,
     disks: disks.sandboxDisks,
   });
-  const commands = new Commands({ sandboxes, runner: runner.commands, store: commandStore, watch, audit, clock });
+  const commands = new Commands({
+    sandboxes,
+    runner: runner.commands,
+    store: commandStore,
+    watch,
+    audit,
+    clock,
+  });
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, limitsOf });
   const { reconcileIntervalMs } = limits;
   const link = stack.use(
     new RunnerLink({ ...common, captures, notes, egressKeeper, reconcileIntervalMs, log }),
   );
   const billing = new Billing({ db, clock, credit });
-  const records = { sandboxes, commands, snapshots, registries, imageUses, audit, auditStore, teamSecrets, grants };
+  const records = {
+    sandboxes,
+    commands,
+    snapshots,
+    registries,
+    imageUses,
+    audit,
+    auditStore,
+    teamSecrets,
+    grants,
+  };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 

@@ -159,8 +159,20 @@ export class CommandWatch implements AsyncDisposable {
     // The guest has invented it.
     if (started === undefined) return;
     const { guest_id, command: text, tag, started_at } = started;
-    const row = { id: newCommandId(), organization_id, sandbox_id: id, guest_id, command: text, tag, started_at };
-    const { state = 'running', ...change } = buildChange({ ...started, state: 'running' }, command, this.#now);
+    const row = {
+      id: newCommandId(),
+      organization_id,
+      sandbox_id: id,
+      guest_id,
+      command: text,
+      tag,
+      started_at,
+    };
+    const { state = 'running', ...change } = buildChange(
+      { ...started, state: 'running' },
+      command,
+      this.#now,
+    );
     await this.#parts.store.insert({ ...row, ...change, state, start_seq: null });
     if (state === 'running') this.#open.add(id);
   }
@@ -185,9 +197,11 @@ export class CommandWatch implements AsyncDisposable {
     for (let current = row, tries = 0; tries < MAX_UPDATES; tries += 1) {
       const hasEnded = isOpen(current) && (change.state === 'exited' || change.state === 'lost');
       const isWritten = hasEnded
-        ? await audit.commit(row.sandbox_id, closingNote(current, change), async (transaction) =>
-            requireWritten(await store.within(transaction).update(current, change)),
-          ).catch(ifNotWritten)
+        ? await audit
+            .commit(row.sandbox_id, closingNote(current, change), async (transaction) =>
+              requireWritten(await store.within(transaction).update(current, change)),
+            )
+            .catch(ifNotWritten)
         : await store.update(current, change);
       if (isWritten) {
         for (const resolve of this.#waiting.get(row.id) ?? []) resolve();
@@ -243,6 +257,7 @@ function requireWritten(isWritten: boolean): true {
 
 /** The log of a sandbox that has ended takes no entry. */
 function ifNotWritten(error: unknown): boolean {
-  if (error instanceof NotWritten || (error instanceof AppError && error.code === 'invalid_state')) return false;
+  if (error instanceof NotWritten || (error instanceof AppError && error.code === 'invalid_state'))
+    return false;
   throw error;
 }

@@ -22,6 +22,8 @@ export const commandsMigration: Migration = {
         UNIQUE (sandbox_id, guest_id)
       )`.execute(db);
     await sql`CREATE INDEX commands_by_age ON commands (sandbox_id, started_at DESC, id DESC)`.execute(db);
-    await sql`CREATE INDEX commands_open ON commands (sandbox_id) WHERE state IN ('starting', 'running')`.execute(db);
+    await sql`CREATE INDEX commands_open ON commands (sandbox_id) WHERE state IN ('starting', 'running')`.execute(
+      db,
+    );
   },
 };

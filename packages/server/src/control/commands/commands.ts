@@ -75,7 +75,10 @@ export class Commands {
     } catch (error) {
       if (isUnanswered(error)) throw error;
       const duration_ms = clock.wallMs() - started_at;
-      await audit.append(sandbox_id, commandNotes(command).closing({ exit_code: null, duration_ms, start_seq }));
+      await audit.append(
+        sandbox_id,
+        commandNotes(command).closing({ exit_code: null, duration_ms, start_seq }),
+      );
       await store.update({ id, state: 'starting' }, { state: 'lost', ended_at: clock.wallMs() });
       throw error;
     }

@@ -19,10 +19,7 @@ export type KeptOutput =
  * Yields output from `offset` on; the exit is the last, if the command has ended. Throws `guest_unreachable` if the answer
  * breaks off. Leaving the loop ends the answer.
  */
-export async function* readKeptOutput(
-  stream: ClientHttp2Stream,
-  offset: number,
-): AsyncGenerator<KeptOutput> {
+export async function* readKeptOutput(stream: ClientHttp2Stream, offset: number): AsyncGenerator<KeptOutput> {
   const decoder = new FrameDecoder();
   const isWhole = watchEnd(stream);
   let next = offset;
@@ -53,7 +50,11 @@ export async function* readKeptOutput(
 
 function brokenOff(cause?: unknown): AppError {
   if (cause instanceof AppError) return cause;
-  return new AppError('guest_unreachable', 'the output of the command broke off; continue from the last offset', {
-    cause,
-  });
+  return new AppError(
+    'guest_unreachable',
+    'the output of the command broke off; continue from the last offset',
+    {
+      cause,
+    },
+  );
 }

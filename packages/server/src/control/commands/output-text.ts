@@ -46,7 +46,11 @@ export class OutputText {
 
   /** Returns the incomplete characters at the end, as U+FFFD. */
   end(): TextPart[] {
-    const rest = [...this.#held].map(([type, { bytes, offset }]) => ({ type, data: bytes.toString('utf8'), offset }));
+    const rest = [...this.#held].map(([type, { bytes, offset }]) => ({
+      type,
+      data: bytes.toString('utf8'),
+      offset,
+    }));
     this.#held.clear();
     return rest;
   }

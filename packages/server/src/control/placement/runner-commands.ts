@@ -81,7 +81,12 @@ export class RunnerCommands {
   /** Resolves when the command has taken the input. */
   async writeStdin(
     sandboxId: string,
-    { id, end, content, ...limits }: { id: string; end: boolean; content: Readable; deadlineMs: number; signal: AbortSignal },
+    {
+      id,
+      end,
+      content,
+      ...limits
+    }: { id: string; end: boolean; content: Readable; deadlineMs: number; signal: AbortSignal },
   ): Promise<void> {
     const answer = await this.#ask({
       method: 'POST',
@@ -96,7 +101,9 @@ export class RunnerCommands {
 
   /** Signals the command's process group. */
   async signal(sandboxId: string, id: string, signal: string): Promise<void> {
-    const answer = await this.#ask(send('POST', agentPath(sandboxId, 'signal', { id }), { signal }, HEAD_DEADLINE_MS));
+    const answer = await this.#ask(
+      send('POST', agentPath(sandboxId, 'signal', { id }), { signal }, HEAD_DEADLINE_MS),
+    );
     answer.stream.resume();
   }
 

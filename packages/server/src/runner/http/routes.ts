@@ -227,7 +227,11 @@ async function joinAgent(
   for (const name of ['range', 'content-length'] as const) {
     if (headers[name] !== undefined) passed[name] = headers[name];
   }
-  return tunnelToAgent(stream, session, { method, path: `${prefix}/${agentRoute}${url.search}`, headers: passed });
+  return tunnelToAgent(stream, session, {
+    method,
+    path: `${prefix}/${agentRoute}${url.search}`,
+    headers: passed,
+  });
 }
 
 function paused(reason = 'the disk of its host is full; it continues when there is room'): AppError {

@@ -74,7 +74,8 @@ export class SandboxDriver {
   readonly #disks: SandboxDisks;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    const { runner, store, audit, notes, grants, disks, clock, limits, onState, onFinal, admitResume } = parts;
+    const { runner, store, audit, notes, grants, disks, clock, limits, onState, onFinal, admitResume } =
+      parts;
     this.#disks = disks;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });

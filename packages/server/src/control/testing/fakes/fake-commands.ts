@@ -23,12 +23,18 @@ export class FakeCommands {
   onStart: (head: Record<string, unknown>) => Promise<void> | void = () => undefined;
 
   /** Answers a request to the agent. Returns false if it is not about commands. */
-  async take(stream: ServerHttp2Stream, vmId: string, action: string, query: URLSearchParams): Promise<boolean> {
+  async take(
+    stream: ServerHttp2Stream,
+    vmId: string,
+    action: string,
+    query: URLSearchParams,
+  ): Promise<boolean> {
     if (action === 'POST /agent/commands') await this.#start(stream, vmId);
     else if (action === 'GET /agent/commands') answer(stream, 200, this.list(vmId).map(describe));
     else if (action === 'GET /agent/commands/watch') this.#watch(stream, vmId);
     else if (action === 'GET /agent/commands/output') this.#send(stream, this.find(vmId, query), query);
-    else if (action === 'POST /agent/commands/stdin') await this.#write(stream, this.find(vmId, query), query);
+    else if (action === 'POST /agent/commands/stdin')
+      await this.#write(stream, this.find(vmId, query), query);
     else if (action === 'POST /agent/commands/signal') await this.#signal(stream, this.find(vmId, query));
     else return false;
     return true;
