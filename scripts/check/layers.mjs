@@ -46,6 +46,7 @@ export const LAYERS = [
         'auth',
         'backup',
         'billing',
+        'commands',
         'disks',
         'egress',
         'images',

@@ -53,7 +53,7 @@ export const CommandRecord = z
     timed_out: z.boolean(),
     started_at: Timestamp,
     ended_at: Timestamp.nullable(),
-    output_bytes: z.int().describe('Bytes of standard output and standard error together.'),
+    output_bytes: z.int().describe('Bytes of standard output and standard error together, as last seen.'),
     dropped_bytes: z.int().describe('How many of the first of these bytes are kept no more.'),
   })
   .meta({ id: 'CommandRecord' });

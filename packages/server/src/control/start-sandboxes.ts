@@ -9,7 +9,7 @@ import { Billing } from './billing/billing.ts';
 import { Credit } from './billing/credit/credit.ts';
 import { CreditKeeper } from './billing/credit/credit-keeper.ts';
 import { CommandStore } from './commands/command-store.ts';
-import { CommandWatch, type WatchedSandbox } from './commands/command-watch.ts';
+import { CommandWatch } from './commands/command-watch.ts';
 import { Commands } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
@@ -50,7 +50,7 @@ export interface SandboxesBase {
 
 /** Loads the live sandboxes and builds the link that reconciles them with the runner. The link is not started yet. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
-  const { db, runner, secrets, objects, region, limits, creditCents, rules, clock, log } = base;
+  const { db, runner, secrets, region, limits, creditCents, clock, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
   await ownLimits.start();
   const limitsOf = ownLimits.of;
@@ -59,44 +59,37 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const registries = new Registries({ store: new RegistryStore(db), secrets, log });
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
-  const auditStore = new AuditStore(db);
-  const teamSecrets = new TeamSecrets(db, secrets);
-  const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, log });
-  const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
+  const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const onEnded = (): void => archive.wake();
-  const grants = new Grants({ store: new GrantStore(db), secrets, rules });
-  const notes = new EgressNotes({ db, audit, log });
-  const egressKeeper = new EgressKeeper(log);
-  const egress = { grants, notes, egressKeeper };
+  const egress = openEgress(base, audit);
+  const { grants, notes, egressKeeper } = egress;
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
-  const commandStore = new CommandStore(db);
-  const watch = stack.use(
-    new CommandWatch({ runner: runner.commands, store: commandStore, audit, clock, log }),
-  );
+  const commandParts = { runner: runner.commands, store: new CommandStore(db), audit, clock };
+  const watch = stack.use(new CommandWatch({ ...commandParts, log }));
   await watch.load();
-  const parts = {
-    runner,
-    store,
-    audit,
-    teamSecrets,
-    clock,
-    limits,
-    credit,
-    limitsOf,
-    log,
-    onEnded,
-    onState: (row: WatchedSandbox) => watch.follow(row),
-    onRolledBack: (row: WatchedSandbox) => watch.rolledBack(row),
-    disks: disks.sandboxDisks,
-    ...egress,
-  };
-  const drivers = stack.use(new LiveDrivers(parts));
+  const common = { runner, store, clock };
+  const drivers = stack.use(
+    new LiveDrivers({
+      ...common,
+      ...egress,
+      audit,
+      teamSecrets,
+      limits,
+      credit,
+      limitsOf,
+      log,
+      onEnded,
+      onState: (row) => watch.follow(row),
+      onRolledBack: (row) => watch.rolledBack(row),
+      disks: disks.sandboxDisks,
+    }),
+  );
   await drivers.load();
   archive.wake();
-  const common = { drivers, runner, store, clock };
   startCreditKeeper(base, { credit, drivers }, stack);
   const sandboxes = new Sandboxes({
     ...common,
+    drivers,
     region,
     registries,
     imageUses,
@@ -106,32 +99,34 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     audit,
     disks: disks.sandboxDisks,
   });
-  const commands = new Commands({
-    sandboxes,
-    runner: runner.commands,
-    store: commandStore,
-    watch,
-    audit,
-    clock,
-  });
+  const commands = new Commands({ ...commandParts, sandboxes, watch });
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, limitsOf });
   const { reconcileIntervalMs } = limits;
-  const link = stack.use(
-    new RunnerLink({ ...common, captures, notes, egressKeeper, reconcileIntervalMs, log }),
-  );
+  const linkParts = { ...common, drivers, captures, notes, egressKeeper, reconcileIntervalMs, log };
+  const link = stack.use(new RunnerLink(linkParts));
   const billing = new Billing({ db, clock, credit });
-  const records = {
-    sandboxes,
-    commands,
-    snapshots,
-    registries,
-    imageUses,
-    audit,
-    auditStore,
-    teamSecrets,
-    grants,
-  };
+  const audited = { audit, auditStore, teamSecrets };
+  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, ...audited };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
+}
+
+function openAudit(
+  { db, secrets, objects, clock, log }: SandboxesBase,
+  stack: AsyncDisposableStack,
+): { audit: AuditLog; auditStore: AuditStore; teamSecrets: TeamSecrets; archive: AuditArchive } {
+  const auditStore = new AuditStore(db);
+  const teamSecrets = new TeamSecrets(db, secrets);
+  const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, log });
+  const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
+  return { audit, auditStore, teamSecrets, archive };
+}
+
+function openEgress(
+  { db, secrets, rules, log }: SandboxesBase,
+  audit: AuditLog,
+): { grants: Grants; notes: EgressNotes; egressKeeper: EgressKeeper } {
+  const grants = new Grants({ store: new GrantStore(db), secrets, rules });
+  return { grants, notes: new EgressNotes({ db, audit, log }), egressKeeper: new EgressKeeper(log) };
 }
 
 function openSnapshots(

@@ -159,7 +159,8 @@ export class CommandWatch implements AsyncDisposable {
     // The guest has invented it.
     if (started === undefined) return;
     const { guest_id, command: text, tag, started_at } = started;
-    const row = {
+    const change = buildChange(started, command, this.#now);
+    await this.#parts.store.insert({
       id: newCommandId(),
       organization_id,
       sandbox_id: id,
@@ -167,14 +168,10 @@ export class CommandWatch implements AsyncDisposable {
       command: text,
       tag,
       started_at,
-    };
-    const { state = 'running', ...change } = buildChange(
-      { ...started, state: 'running' },
-      command,
-      this.#now,
-    );
-    await this.#parts.store.insert({ ...row, ...change, state, start_seq: null });
-    if (state === 'running') this.#open.add(id);
+      start_seq: null,
+      ...change,
+    });
+    if (change.state === 'running') this.#open.add(id);
   }
 
   async #settle(sandbox: WatchedSandbox, ended: GuestCommand): Promise<void> {
@@ -229,12 +226,10 @@ function needsChange(row: CommandRow, { exit }: GuestCommand): boolean {
 
 /** Builds what a report of the guest changes. Its times are only believed within the command's own life. */
 function buildChange(
-  row: Pick<CommandRow, 'started_at' | 'state'>,
+  row: Pick<CommandRow, 'started_at'>,
   { exit, ended_ago_ms, output_bytes, dropped_bytes }: GuestCommand,
   now: number,
-): Pick<CommandUpdate, 'exit_code' | 'timed_out' | 'output_bytes' | 'dropped_bytes' | 'ended_at'> & {
-  state: CommandRow['state'];
-} {
+): Pick<CommandRow, 'state' | 'exit_code' | 'timed_out' | 'output_bytes' | 'dropped_bytes' | 'ended_at'> {
   const counts = { output_bytes, dropped_bytes };
   if (exit === undefined)
     return { ...counts, state: 'running', exit_code: null, timed_out: false, ended_at: null };

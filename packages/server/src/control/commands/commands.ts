@@ -21,6 +21,8 @@ import type { CommandWatch } from './command-watch.ts';
 
 /** What the guest keeps of the output of one command. */
 const OUTPUT_BYTES = 64 << 20;
+/** Of the counts in the record of a command that runs. */
+const COUNT_DEADLINE_MS = 2_000;
 const COMMAND_ID = /^cmd[0-9a-f]{20}$/;
 
 export interface CommandsParts {
@@ -88,7 +90,17 @@ export class Commands {
   /** Throws `not_found` if there is no such command within reach. */
   async get({ reach, sandboxId, id }: CommandAddress): Promise<CommandRecord> {
     const sandbox = await this.#parts.sandboxes.get(reach, sandboxId);
-    return buildCommandRecord(await this.#find(sandboxId, id), sandbox);
+    const row = await this.#find(sandboxId, id);
+    const isRunning = row.state === 'running' && sandbox.status === 'running';
+    return buildCommandRecord(isRunning ? await this.#count(row) : row, sandbox);
+  }
+
+  /** Returns the row with what the command has written until now, if the guest answers soon. */
+  async #count(row: CommandRow): Promise<CommandRow> {
+    const inGuest = await this.#parts.runner.list(row.sandbox_id, COUNT_DEADLINE_MS).catch(() => []);
+    const command = inGuest.find(({ id }) => id === row.guest_id);
+    if (command === undefined) return row;
+    return { ...row, output_bytes: command.output_bytes, dropped_bytes: command.dropped_bytes };
   }
 
   /** Lists newest first. */

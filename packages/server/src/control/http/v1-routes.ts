@@ -62,65 +62,69 @@ import { addTerminalWebSocket } from './endpoints/exec/terminal-websocket.ts';
 import { addUploadFile } from './endpoints/files/upload-file.ts';
 import type { HttpParts } from './parts.ts';
 
+const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
+  addCreateRun,
+  addListRuns,
+  addListHistory,
+  addGetUsage,
+  addGetStatement,
+  addGetRun,
+  addGetAudit,
+  addDeleteRun,
+  addPatchRun,
+  addForkRun,
+  addHibernateRun,
+  addResumeRun,
+  addRollbackRun,
+  addRestoreRun,
+  addGetTree,
+  addListNetworkProfiles,
+  addGetNetwork,
+  addPutNetwork,
+  addGetCredentials,
+  addPutCredentials,
+  addCreateSnapshot,
+  addListSnapshots,
+  addDeleteSnapshot,
+  addCreateDisk,
+  addListDisks,
+  addGetDisk,
+  addPatchDisk,
+  addDeleteDisk,
+  addFlushDisk,
+  addForkDisk,
+  addImportDisk,
+  addExportDisk,
+  addCreateDiskSnapshot,
+  addListDiskSnapshots,
+  addDeleteDiskSnapshot,
+  addCreateCommand,
+  addListCommands,
+  addGetCommand,
+  addCommandOutput,
+  addCommandStdin,
+  addSignalCommand,
+  addWaitCommand,
+  addExec,
+  addExecStream,
+  addExecWebSocket,
+  addShellWebSocket,
+  addTerminalWebSocket,
+  addCreateTicket,
+  addPortProxy,
+  addCreatePreview,
+  addListPreviews,
+  addDeletePreview,
+  addUploadFile,
+  addDownloadFile,
+  addListFiles,
+  addListImages,
+  addBuildImage,
+  addPutRegistry,
+  addListRegistries,
+  addDeleteRegistry,
+];
+
 export function addV1Routes(v1: App, parts: HttpParts): void {
-  addCreateRun(v1, parts);
-  addListRuns(v1, parts);
-  addListHistory(v1, parts);
-  addGetUsage(v1, parts);
-  addGetStatement(v1, parts);
-  addGetRun(v1, parts);
-  addGetAudit(v1, parts);
-  addDeleteRun(v1, parts);
-  addPatchRun(v1, parts);
-  addForkRun(v1, parts);
-  addHibernateRun(v1, parts);
-  addResumeRun(v1, parts);
-  addRollbackRun(v1, parts);
-  addRestoreRun(v1, parts);
-  addGetTree(v1, parts);
-  addListNetworkProfiles(v1, parts);
-  addGetNetwork(v1, parts);
-  addPutNetwork(v1, parts);
-  addGetCredentials(v1, parts);
-  addPutCredentials(v1, parts);
-  addCreateSnapshot(v1, parts);
-  addListSnapshots(v1, parts);
-  addDeleteSnapshot(v1, parts);
-  addCreateDisk(v1, parts);
-  addListDisks(v1, parts);
-  addGetDisk(v1, parts);
-  addPatchDisk(v1, parts);
-  addDeleteDisk(v1, parts);
-  addFlushDisk(v1, parts);
-  addForkDisk(v1, parts);
-  addImportDisk(v1, parts);
-  addExportDisk(v1, parts);
-  addCreateDiskSnapshot(v1, parts);
-  addListDiskSnapshots(v1, parts);
-  addDeleteDiskSnapshot(v1, parts);
-  addCreateCommand(v1, parts);
-  addListCommands(v1, parts);
-  addGetCommand(v1, parts);
-  addCommandOutput(v1, parts);
-  addCommandStdin(v1, parts);
-  addSignalCommand(v1, parts);
-  addWaitCommand(v1, parts);
-  addExec(v1, parts);
-  addExecStream(v1, parts);
-  addExecWebSocket(v1, parts);
-  addShellWebSocket(v1, parts);
-  addTerminalWebSocket(v1, parts);
-  addCreateTicket(v1, parts);
-  addPortProxy(v1, parts);
-  addCreatePreview(v1, parts);
-  addListPreviews(v1, parts);
-  addDeletePreview(v1, parts);
-  addUploadFile(v1, parts);
-  addDownloadFile(v1, parts);
-  addListFiles(v1, parts);
-  addListImages(v1, parts);
-  addBuildImage(v1, parts);
-  addPutRegistry(v1, parts);
-  addListRegistries(v1, parts);
-  addDeleteRegistry(v1, parts);
+  for (const addRoute of ADD_ROUTES) addRoute(v1, parts);
 }

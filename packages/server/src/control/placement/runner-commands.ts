@@ -58,8 +58,15 @@ export class RunnerCommands {
     return parse(await this.#ask({ ...request, isRepeatable: true }), GuestCommand);
   }
 
-  async list(sandboxId: string): Promise<GuestCommand[]> {
-    return parse(await this.#ask(get(agentPath(sandboxId))), z.array(GuestCommand));
+  /** Lists all that the agent remembers; nothing if the agent is older than such commands. */
+  async list(sandboxId: string, deadlineMs = HEAD_DEADLINE_MS): Promise<GuestCommand[]> {
+    try {
+      const request = { ...get(agentPath(sandboxId)), headDeadlineMs: deadlineMs };
+      return await parse(await this.#ask(request), z.array(GuestCommand));
+    } catch (error) {
+      if (error instanceof AppError && error.code === 'invalid_state') return [];
+      throw error;
+    }
   }
 
   /** Yields commands that have ended, first all that the agent remembers, until `signal`. */

@@ -117,6 +117,10 @@ function passHeaders(head: ResponseHead): http2.OutgoingHttpHeaders {
   return passed;
 }
 
+/** A guest keeps its agent when the service is upgraded, also in snapshots and through hibernation. */
+const OLDER_AGENT =
+  'the sandbox runs the agent of an older version of this service, which cannot do this; create a new sandbox';
+
 /** Codes that the agent may use; any other code is a fault of the guest. */
 const AGENT_CODES = new Set<ErrorCode>([
   'invalid_request',
@@ -132,6 +136,7 @@ const AGENT_CODES = new Set<ErrorCode>([
 async function readRefusal(upstream: http2.ClientHttp2Stream, status: number): Promise<AppError> {
   // The agent may also break off here, or send more than it announced: then it has given no reason.
   const body = parseRefusal(await readText(upstream).catch(() => ''));
+  if (status === 404 && body?.code === 'not_found') return new AppError('invalid_state', OLDER_AGENT);
   if (body === undefined || !AGENT_CODES.has(body.code)) {
     return new AppError(
       'guest_unreachable',

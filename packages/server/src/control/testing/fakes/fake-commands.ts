@@ -66,12 +66,7 @@ export class FakeCommands {
 
   /** Gives a copy of a guest its commands. */
   copy(from: string, to: string): void {
-    const copies = this.list(from).map((command) => ({
-      ...command,
-      output: [...command.output],
-      signals: [...command.signals],
-    }));
-    this.#byVm.set(to, new Map(copies.map((command) => [command.id, command])));
+    this.#byVm.set(to, new Map(this.list(from).map((command) => [command.id, copyCommand(command)])));
   }
 
   /** Breaks the streams that watch a guest, as a restart of the runner does. */
@@ -86,7 +81,7 @@ export class FakeCommands {
     this.#byVm.set(vmId, commands);
     if (!commands.has(id)) {
       await this.onStart(head);
-      const stdin = String(head['stdin'] ?? '');
+      const stdin = typeof head['stdin'] === 'string' ? head['stdin'] : '';
       commands.set(id, { id, head, output: [], dropped: 0, stdin, signals: [], exit: undefined });
     }
     answer(stream, 200, describe(this.find(vmId, id)));
@@ -141,6 +136,10 @@ export class FakeCommands {
   #notify(command: FakeGuestCommand): void {
     for (const read of this.#readers.get(command) ?? []) read();
   }
+}
+
+function copyCommand(command: FakeGuestCommand): FakeGuestCommand {
+  return { ...command, output: [...command.output], signals: [...command.signals] };
 }
 
 function describe({ id, output, dropped, exit }: FakeGuestCommand): Record<string, unknown> {

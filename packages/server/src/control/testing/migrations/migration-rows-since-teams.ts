@@ -351,6 +351,38 @@ const DISKS: Change = {
 };
 const EGRESS_GENERATION: Change = { columns: { egress_cursors: { generation: 'first' } } };
 
+const COMMANDS: Change = {
+  adds: {
+    commands: [
+      {
+        id: `cmd${'1'.repeat(20)}`,
+        organization_id: 'orgfirst',
+        sandbox_id: RUNNING_ID,
+        guest_id: `cmd${'1'.repeat(20)}`,
+        command: 'npm run dev',
+        tag: 'server',
+        state: 'running',
+        start_seq: 2,
+        started_at: NOW - HOUR_MS,
+      },
+      {
+        id: `cmd${'2'.repeat(20)}`,
+        organization_id: 'orgfirst',
+        sandbox_id: ENDED_ID,
+        guest_id: `cmd${'1'.repeat(20)}`,
+        command: 'npm test',
+        state: 'exited',
+        exit_code: 124,
+        timed_out: true,
+        output_bytes: (2n ** 40n).toString(),
+        dropped_bytes: (2n ** 40n - 2n ** 26n).toString(),
+        started_at: NOW - LIFE_MS,
+        ended_at: NOW - LIFE_MS + 1,
+      },
+    ],
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -364,4 +396,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0014_history': {},
   '0015_egress_generation': EGRESS_GENERATION,
   '0016_disks': DISKS,
+  '0017_commands': COMMANDS,
 };
