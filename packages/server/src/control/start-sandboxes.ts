@@ -35,6 +35,9 @@ import { CaptureKeeper } from './snapshots/capture-keeper.ts';
 import { SnapshotStore } from './snapshots/snapshot-store.ts';
 import { Snapshots } from './snapshots/snapshots.ts';
 
+/** Of asking a guest for its commands. */
+const MAX_RETRY_MS = 1_000;
+
 export interface SandboxesBase {
   db: Database;
   runner: RunnerClient;
@@ -65,7 +68,9 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const { grants, notes, egressKeeper } = egress;
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
   const commandParts = { runner: runner.commands, store: new CommandStore(db), audit, clock };
-  const watch = stack.use(new CommandWatch({ ...commandParts, log }));
+  const watch = stack.use(
+    new CommandWatch({ ...commandParts, retryMs: Math.min(MAX_RETRY_MS, limits.reconcileIntervalMs), log }),
+  );
   await watch.load();
   const common = { runner, store, clock };
   const drivers = stack.use(

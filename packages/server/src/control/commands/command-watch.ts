@@ -18,7 +18,6 @@ import { newCommandId } from './command-ids.ts';
 import type { CommandStore } from './command-store.ts';
 import { OPEN_STATES, type CommandRow, type CommandUpdate } from './command-tables.ts';
 
-const RETRY_MS = 1_000;
 const MAX_UPDATES = 5;
 
 export interface CommandWatchParts {
@@ -26,6 +25,8 @@ export interface CommandWatchParts {
   store: CommandStore;
   audit: Pick<AuditLog, 'append' | 'commit'>;
   clock: Pick<Clock, 'wallMs'>;
+  /** Pause before a guest that could not be asked is asked again. */
+  retryMs: number;
   log: Logger;
 }
 
@@ -128,7 +129,7 @@ export class CommandWatch implements AsyncDisposable {
         if (signal.aborted) return;
         this.#parts.log.debug({ err: error, sandbox_id: sandbox.id }, 'commands are not watched for now');
       }
-      await delay(RETRY_MS, undefined, { signal }).catch(() => undefined);
+      await delay(this.#parts.retryMs, undefined, { signal }).catch(() => undefined);
     }
   }
 

@@ -207,6 +207,35 @@ test('a fork has the commands of its parent under ids of their own', async () =>
   assert.equal((await harness.call('GET', path(command))).body.state, 'running');
 });
 
+test('a rollback brings back a command that had ended, and loses one that is newer', async () => {
+  const { commands } = harness.runner;
+  const old = await start({ command: 'old' });
+  const { body: snapshot } = await harness.call('POST', `/v1/runs/${id}/snapshot`, { body: {} });
+  commands.end(id, old.guest, 1);
+  const { id: young } = await start({ command: 'young' });
+  const stateOf = async (command: string) => (await harness.call('GET', path(command))).body.state;
+  await waitFor('the end', async () => (await stateOf(old.id)) === 'exited');
+  await harness.call('POST', `/v1/runs/${id}/rollback`, { body: { snapshot_id: snapshot.id } });
+  await waitFor('the old one to run', async () => (await stateOf(old.id)) === 'running');
+  await waitFor('the young one to be lost', async () => (await stateOf(young)) === 'lost');
+  commands.end(id, commands.find(id, old.id), 2);
+  await waitFor('its second end', async () => (await stateOf(old.id)) === 'exited');
+  const { body } = await harness.call('POST', '/v1/runs/restore', { body: { snapshot_id: snapshot.id } });
+  const list = () => harness.call('GET', `/v1/runs/${body.id}/commands`);
+  await waitFor('the command of the copy', async () => (await list()).body.length === 1);
+});
+
+test('a command runs on after a hibernation, and its end is noticed', async () => {
+  const { commands } = harness.runner;
+  const { id: command } = await start({ command: 'x' });
+  await harness.call('POST', `/v1/runs/${id}/hibernate`);
+  assert.equal((await harness.call('GET', path(command))).body.state, 'running');
+  await harness.call('POST', `/v1/runs/${id}/resume`);
+  const waiting = harness.call('GET', path(command, '/wait'));
+  commands.end(id, commands.find(id, command), 5);
+  assert.equal((await waiting).body.exit_code, 5);
+});
+
 test('commands of a sandbox that has ended are lost, and still listed', async () => {
   const { id: command } = await start({ command: 'x' });
   await harness.call('DELETE', `/v1/runs/${id}`);

@@ -48,6 +48,8 @@ const BODIES: Record<string, () => unknown> = {
   rollBackSandbox: () => ({ snapshot_id: ids['snapshot'] }),
   exec: () => ({ command: 'id' }),
   execStream: () => ({ command: 'id' }),
+  createCommand: () => ({ command: 'id' }),
+  signalCommand: () => ({ signal: 'SIGKILL' }),
   buildImage: () => ({ image: 'node:latest' }),
   setNetwork: () => ({ network: {} }),
   putRegistry: () => ({ username: NAME_OF_NONE, password: NAME_OF_NONE }),
@@ -98,6 +100,7 @@ async function fill(owner: AccountClient): Promise<void> {
   });
   const snapshot = await call('POST', `/v1/runs/${run.id}/snapshot`, { name: `${MARK} snapshot` });
   const preview = await call('POST', `/v1/runs/${run.id}/ports/80/preview`, {});
+  const command = await call('POST', `/v1/runs/${run.id}/commands`, { command: MARK, tag: MARK });
   const ended = await call('POST', '/v1/runs', { image: 'node:22-slim', labels: { of: MARK } });
   await call('DELETE', `/v1/runs/${ended.id}`, undefined);
   await call('PUT', '/v1/registries/registry.victim.test', { username: MARK, password: MARK });
@@ -106,6 +109,7 @@ async function fill(owner: AccountClient): Promise<void> {
   for (const name of [MARK, ids['diskSnapshot']])
     await call('POST', `/v1/disks/${ids['disk']}/snapshots`, { name });
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, previewId: preview.id, apiKey });
+  ids['command'] = command.id;
   Object.assign(ids, { organization: owner.organizationId, team: owner.teamId, member: owner.id });
   Object.assign(ids, { key, invitation, secret, session: session.id });
 }

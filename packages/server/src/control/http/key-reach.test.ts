@@ -49,6 +49,8 @@ const BODIES: Record<string, () => unknown> = {
   rollBackSandbox: () => ({ snapshot_id: ids['snapshot'] }),
   exec: () => ({ command: 'id' }),
   execStream: () => ({ command: 'id' }),
+  createCommand: () => ({ command: 'id' }),
+  signalCommand: () => ({ signal: 'SIGKILL' }),
   buildImage: () => ({ image: 'node:latest' }),
   setNetwork: () => ({ network: {} }),
   createDisk: () => ({ name: 'x', size_gb: 1 }),
@@ -64,9 +66,11 @@ before(async () => {
   const run = await create(second.wide, { labels: { of: MARK }, network: { allow: [`${MARK}.test`] } });
   const snapshot = await post(`/v1/runs/${run.id}/snapshot`, second.wide, { name: MARK });
   const preview = await post(`/v1/runs/${run.id}/ports/80/preview`, second.wide);
+  const command = await post(`/v1/runs/${run.id}/commands`, second.wide, { command: MARK });
   const ended = await create(second.wide, { labels: { of: MARK } });
   await harness.call('DELETE', `/v1/runs/${ended.id}`, { apiKey: second.wide });
   Object.assign(ids, { run: run.id, ended: ended.id, snapshot: snapshot.id, previewId: preview.id });
+  ids['command'] = command.id;
   // Refusals repeat names of the path: those are others.
   for (const name of [MARK, ids['disk']]) await post('/v1/disks', second.wide, { name, size_gb: 1 });
   for (const name of [MARK, ids['diskSnapshot']])

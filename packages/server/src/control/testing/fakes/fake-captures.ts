@@ -14,6 +14,7 @@ import {
   type VmInfo,
   type VmRollback,
 } from '../../../lib/protocol/runner-protocol.ts';
+import type { FakeCommands } from './fake-commands.ts';
 import type { FakeDisks } from './fake-disks.ts';
 import { answer, noVm, readAll } from './fake-answers.ts';
 
@@ -30,6 +31,8 @@ type Inherit = (id: string, from: VmEgress | string | undefined) => void;
 export interface FakeCapturesParts {
   vms: Map<string, VmInfo>;
   disks: FakeDisks;
+  /** Those of a capture are kept under its id. */
+  commands: FakeCommands;
   inherit: Inherit;
   /** Returns the moment of a simulated host. */
   host: () => HostMoment | undefined;
@@ -55,11 +58,13 @@ export class FakeCaptures {
   readonly #vms: Map<string, VmInfo>;
   readonly #inherit: Inherit;
   readonly #disks: FakeDisks;
+  readonly #commands: FakeCommands;
   readonly #host: FakeCapturesParts['host'];
   readonly #rolling = new Map<string, Promise<VmRollback>>();
 
-  constructor({ vms, disks, inherit, host }: FakeCapturesParts) {
+  constructor({ vms, disks, commands, inherit, host }: FakeCapturesParts) {
     this.#disks = disks;
+    this.#commands = commands;
     this.#vms = vms;
     this.#inherit = inherit;
     this.#host = host;
@@ -116,6 +121,7 @@ export class FakeCaptures {
       timings_ms: {},
     };
     this.#vms.set(id, vm);
+    this.#commands.copy(captureId, id);
     this.#inherit(id, egress);
     await this.beforeAnswer('restore');
     return vm;
@@ -177,6 +183,8 @@ export class FakeCaptures {
     this.#getVm(id);
     this.#find(asked.capture_id);
     this.#disks.rollBack(id, asked.workspace);
+    this.#commands.copy(asked.capture_id, id);
+    this.#commands.cutWatches(id);
     const rollback = { ...asked, replaced_usage: STRETCH_USAGE };
     this.rollbacks.set(id, [...done, rollback]);
     return rollback;
@@ -207,6 +215,7 @@ export class FakeCaptures {
     const { workspace: _, ...shape } = parent;
     const vm: VmInfo = { ...shape, id, ...(workspace === undefined ? {} : { workspace }) };
     this.#vms.set(id, vm);
+    this.#commands.copy(parent.id, id);
     this.#inherit(id, parent.id);
     return { vm };
   }
@@ -221,6 +230,7 @@ export class FakeCaptures {
     const { id, image, vcpus, mem_mib, disk_mib } = vm;
     const now = this.#host() ?? hostMoment();
     const workspace = this.#disks.capture(id);
+    this.#commands.copy(id, captureId);
     const capture: CaptureInfo = {
       id: captureId,
       kind,

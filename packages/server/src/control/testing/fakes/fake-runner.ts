@@ -67,14 +67,15 @@ export class FakeRunner implements AsyncDisposable {
   readonly socketPath: string;
   readonly vms = new Map<string, VmInfo>();
   readonly disks: FakeDisks = new FakeDisks({ hasVm: (id) => this.vms.has(id), host: () => this.host?.() });
+  readonly commands = new FakeCommands();
   readonly captures: FakeCaptures = new FakeCaptures({
     vms: this.vms,
     disks: this.disks,
+    commands: this.commands,
     inherit: (id, from) => this.#inherit(id, from),
     host: () => this.host?.(),
   });
   readonly files = new FakeFiles();
-  readonly commands = new FakeCommands();
   readonly requests: string[] = [];
   readonly ends = new Map<string, EndEvent>();
   /** Notes that are not acknowledged. */
@@ -219,7 +220,6 @@ export class FakeRunner implements AsyncDisposable {
   }
 
   #inherit(id: string, from: VmEgress | string | undefined): void {
-    if (typeof from === 'string') this.commands.copy(from, id);
     const egress = typeof from === 'string' ? this.egress.get(from) : from;
     if (egress !== undefined) this.egress.set(id, egress);
   }

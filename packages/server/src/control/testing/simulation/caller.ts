@@ -49,6 +49,10 @@ export class Caller {
     return reply;
   }
 
+  async startCommand(id: string): Promise<void> {
+    await this.#post(`/v1/runs/${id}/commands`, { command: 'sleep infinity' });
+  }
+
   async destroy(id: string): Promise<void> {
     this.#ledger.noteUncertain(id);
     const reply = await this.#ask({ method: 'DELETE', path: `/v1/runs/${id}` });

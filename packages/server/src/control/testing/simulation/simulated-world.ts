@@ -18,6 +18,7 @@ import { prepareControl, type StandbyControl } from '../spawn-control.ts';
 import { assertByTable, beginStateLog } from '../state-log.ts';
 import { readAuditSecret } from '../verify-log.ts';
 import { compareStories, findDifferences } from './agreement.ts';
+import { compareCommands } from './command-agreement.ts';
 import { compareDisks } from './disk-agreement.ts';
 import { readBills, type Bills } from './bills.ts';
 import type { Bounds } from './ran-for.ts';
@@ -254,9 +255,9 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     const snapshots = await this.#list<SnapshotRecord>('/v1/snapshots?limit=500');
     if (records === undefined || snapshots === undefined) return ['the lists are not answered'];
     await using db = this.harness.openDatabase();
-    const disks = await compareDisks(db, this.harness.runner.disks);
     return findDifferences([
-      ...disks,
+      ...(await compareDisks(db, this.harness.runner.disks)),
+      ...(await compareCommands(db, this.harness.runner)),
       ...compareStories({
         records: records.map(({ id, status }) => `${id} ${status}`),
         snapshots: snapshots.map(({ id }) => id),

@@ -138,6 +138,8 @@ export class Simulation {
     const acts: Act[] = [
       () => caller.exec(id),
       () => caller.exec(id),
+      () => caller.startCommand(id),
+      () => caller.startCommand(id),
       () => caller.destroy(id),
       () => caller.snapshot(id),
       () => caller.hibernate(id),
@@ -179,6 +181,7 @@ export class Simulation {
       ['the database breaks its connections', () => this.#world.breakDatabase()],
       ['the host boots', () => this.#reboot()],
       ['a VM dies', async () => this.#loseVm(vm)],
+      ['commands of a guest end', async () => this.#endCommands(vm)],
     ];
     const [what, fault] = this.#choice.of(faults);
     this.#note(what);
@@ -226,6 +229,13 @@ export class Simulation {
     if (id === undefined) return;
     this.#ledger.noteVmKilled(id);
     this.#world.harness.runner.endVm(id, 'vmm_lost');
+  }
+
+  #endCommands(vm: string | undefined): void {
+    const { commands } = this.#world.harness.runner;
+    if (vm === undefined) return;
+    for (const command of commands.list(vm))
+      if (command.exit === undefined) commands.end(vm, command, this.#choice.below(256));
   }
 
   async #ask(request: Request): Promise<Reply | undefined> {

@@ -1,0 +1,24 @@
+/** Compares the commands of a simulated service in SQL with those of its guests. */
+import type { Database } from '../../db/database.ts';
+import type { FakeRunner } from '../fakes/fake-runner.ts';
+import type { Pair } from './agreement.ts';
+
+/** At rest every command of a guest that runs has a row, which says whether it has ended, and how. */
+export async function compareCommands(db: Database, { vms, commands }: FakeRunner): Promise<Pair[]> {
+  const rows = await db
+    .selectFrom('commands')
+    .innerJoin('sandboxes', 'sandboxes.id', 'commands.sandbox_id')
+    .select(['commands.sandbox_id', 'commands.guest_id', 'commands.state', 'commands.exit_code'])
+    .where('sandboxes.status', '=', 'running')
+    .where('commands.state', '!=', 'lost')
+    .execute();
+  const theirs = [...vms.keys()].flatMap((vm) => commands.list(vm).map((command) => ({ vm, ...command })));
+  return [
+    [
+      'commands in SQL',
+      rows.map((row) => `${row.sandbox_id} ${row.guest_id} ${row.exit_code ?? row.state}`),
+      'commands of the guests',
+      theirs.map(({ vm, id, exit }) => `${vm} ${id} ${exit?.exit_code ?? 'running'}`),
+    ],
+  ];
+}
