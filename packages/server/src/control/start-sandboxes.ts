@@ -68,9 +68,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const { grants, notes, egressKeeper } = egress;
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
   const commandParts = { runner: runner.commands, store: new CommandStore(db), audit, clock };
-  const watch = stack.use(
-    new CommandWatch({ ...commandParts, retryMs: Math.min(MAX_RETRY_MS, limits.reconcileIntervalMs), log }),
-  );
+  const retryMs = Math.min(MAX_RETRY_MS, limits.reconcileIntervalMs);
+  const watch = stack.use(new CommandWatch({ ...commandParts, retryMs, log }));
   await watch.load();
   const common = { runner, store, clock };
   const drivers = stack.use(
@@ -106,8 +105,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   });
   const commands = new Commands({ ...commandParts, sandboxes, watch });
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, limitsOf });
-  const { reconcileIntervalMs } = limits;
-  const linkParts = { ...common, drivers, captures, notes, egressKeeper, reconcileIntervalMs, log };
+  const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
   const billing = new Billing({ db, clock, credit });
   const audited = { audit, auditStore, teamSecrets };

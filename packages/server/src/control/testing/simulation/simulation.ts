@@ -140,6 +140,8 @@ export class Simulation {
       () => caller.exec(id),
       () => caller.startCommand(id),
       () => caller.startCommand(id),
+      async () => this.#endCommands(),
+      async () => this.#endCommands(),
       () => caller.destroy(id),
       () => caller.snapshot(id),
       () => caller.hibernate(id),
@@ -181,7 +183,6 @@ export class Simulation {
       ['the database breaks its connections', () => this.#world.breakDatabase()],
       ['the host boots', () => this.#reboot()],
       ['a VM dies', async () => this.#loseVm(vm)],
-      ['commands of a guest end', async () => this.#endCommands(vm)],
     ];
     const [what, fault] = this.#choice.of(faults);
     this.#note(what);
@@ -231,11 +232,16 @@ export class Simulation {
     this.#world.harness.runner.endVm(id, 'vmm_lost');
   }
 
-  #endCommands(vm: string | undefined): void {
-    const { commands } = this.#world.harness.runner;
+  /** Ends the commands of a guest that has any. */
+  #endCommands(): void {
+    const { commands, vms } = this.#world.harness.runner;
+    const runningIn = (id: string) => commands.list(id).filter(({ exit }) => exit === undefined);
+    const vm = this.#choice.of(
+      [...vms.keys(), undefined].filter((id) => id === undefined || runningIn(id).length > 0),
+    );
     if (vm === undefined) return;
-    for (const command of commands.list(vm))
-      if (command.exit === undefined) commands.end(vm, command, this.#choice.below(256));
+    this.#note(`the commands of ${vm} end`);
+    for (const command of runningIn(vm)) commands.end(vm, command, this.#choice.below(256));
   }
 
   async #ask(request: Request): Promise<Reply | undefined> {
