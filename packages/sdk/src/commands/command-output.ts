@@ -100,12 +100,15 @@ class Reading {
     });
     for await (const text of readEventData(body, MAX_EVENT_LENGTH)) {
       const { type, frame } = parseFrame(text, source);
-      if (type === 'exit')
+      if (type === 'exit') {
+        yield* this.#flush();
         return { exitCode: Number(readString(frame, 'data')), timedOut: readFlag(frame, 'timed_out') };
+      }
       if (type === 'dropped') {
         const nextOffset = readNumber(frame, 'next_offset');
         const bytes = nextOffset - this.offset;
         this.offset = nextOffset;
+        yield* this.#flush();
         yield { type, bytes, nextOffset };
       } else if (type === 'stdout' || type === 'stderr') {
         const bytes = decodeBase64(readString(frame, 'data'));
@@ -118,6 +121,14 @@ class Reading {
       status: 0,
       code: 'connection_failed',
     });
+  }
+
+  /** Yields the characters that have begun and do not continue. */
+  *#flush(): Generator<CommandOutput> {
+    for (const type of ['stdout', 'stderr'] as const) {
+      const data = this.#decoders[type].decode();
+      if (data !== '') yield { type, data, nextOffset: this.offset };
+    }
   }
 }
 

@@ -8,7 +8,7 @@
  * A copy of a sandbox has its commands, too. They get ids of their own when its guest first reports them.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { AppError, type SandboxState } from '@coppice/contract';
+import { AppError, isFinal, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { commandNotes } from '../audit/audited-process.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
@@ -47,6 +47,7 @@ export class CommandWatch implements AsyncDisposable {
   readonly #followers = new Map<string, { stop: AbortController; done: Promise<void> }>();
   /** Commands that are being started, by id: the guest may not have them yet. */
   readonly #starting = new Set<string>();
+  /** Who waits for a change, by sandbox. */
   readonly #waiting = new Map<string, Set<() => void>>();
 
   constructor(parts: CommandWatchParts) {
@@ -68,6 +69,7 @@ export class CommandWatch implements AsyncDisposable {
   /** Follows the commands of a sandbox according to its committed state. */
   follow(sandbox: WatchedSandbox): void {
     const { id, status, parent_id, organization_id } = sandbox;
+    if (isFinal(status)) this.#wake(id);
     if (status !== 'running') this.#followers.get(id)?.stop.abort();
     else if (this.#open.has(id) || (parent_id !== null && this.#organizations.has(organization_id)))
       this.#start(sandbox);
@@ -93,16 +95,20 @@ export class CommandWatch implements AsyncDisposable {
     };
   }
 
-  /** Resolves at the next change of a command's row, or when `signal` fires. */
-  async changed(commandId: string, signal: AbortSignal): Promise<void> {
+  /** Resolves at the next change of any command of a sandbox, at the sandbox's end, or when `signal` fires. */
+  async changed(sandboxId: string, signal: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const waiting = this.#waiting.get(commandId) ?? new Set();
-    this.#waiting.set(commandId, waiting.add(resolve));
+    const waiting = this.#waiting.get(sandboxId) ?? new Set();
+    this.#waiting.set(sandboxId, waiting.add(resolve));
     signal.addEventListener('abort', () => resolve(), { once: true });
     if (signal.aborted) resolve();
     await promise;
     waiting.delete(resolve);
-    if (waiting.size === 0) this.#waiting.delete(commandId);
+    if (waiting.size === 0) this.#waiting.delete(sandboxId);
+  }
+
+  #wake(sandboxId: string): void {
+    for (const resolve of this.#waiting.get(sandboxId) ?? []) resolve();
   }
 
   #start(sandbox: WatchedSandbox): void {
@@ -201,10 +207,7 @@ export class CommandWatch implements AsyncDisposable {
             )
             .catch(ifNotWritten)
         : await store.update(current, change);
-      if (isWritten) {
-        for (const resolve of this.#waiting.get(row.id) ?? []) resolve();
-        return;
-      }
+      if (isWritten) return this.#wake(row.sandbox_id);
       const next = await store.find(row.sandbox_id, row.id);
       if (next === undefined || !isOpen(next)) return;
       current = next;

@@ -129,7 +129,7 @@ export class Commands {
     const driver = await this.#parts.sandboxes.getDriver(address.reach, address.sandboxId);
     return driver.use(async () => {
       for (;;) {
-        const changed = this.#parts.watch.changed(address.id, signal);
+        const changed = this.#parts.watch.changed(address.sandboxId, signal);
         const record = await this.get(address);
         if (record.state !== 'running' || signal.aborted) return record;
         await changed;
