@@ -12,7 +12,7 @@ import { API_KEY, type Service } from '../fixtures/service/service.ts';
 
 const TIMEOUT_MS = 60_000;
 const MIB = 1 << 20;
-/** What the guest keeps of a command's output, as docs/guides/commands.md says. */
+/** Output that the guest keeps of a command, as docs/guides/commands.md says. */
 const KEPT_BYTES = 64 * MIB;
 const FLOOD_BYTES = 100 * MIB;
 /** A mark is freed at a time, and the bytes of frames are counted, too. */

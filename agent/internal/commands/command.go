@@ -22,7 +22,7 @@ type command struct {
 	output    *output
 	startedAt time.Time
 
-	// turn is taken by whoever writes to standard input.
+	// turn is taken by the request that writes to standard input.
 	turn chan struct{}
 	// ended is closed when exit and endedAt are set.
 	ended   chan struct{}

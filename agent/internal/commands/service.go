@@ -198,7 +198,7 @@ func (s *Service) Watch(w http.ResponseWriter, r *http.Request) error {
 }
 
 // Output answers GET /commands/output?id=&position=&follow=. The first frame is the position of the next byte. Another one
-// follows where output has been dropped. With follow the answer goes on until the command ends; its last frame is the exit.
+// follows where output has been dropped. With follow the answer continues until the command ends; its last frame is the exit.
 func (s *Service) Output(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()
 	c, err := s.table.find(query.Get("id"))

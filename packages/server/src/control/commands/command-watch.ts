@@ -30,7 +30,7 @@ export interface CommandWatchParts {
   log: Logger;
 }
 
-/** What is known of a sandbox that has commands. */
+/** A sandbox that may have commands. */
 export interface WatchedSandbox {
   id: string;
   organization_id: string;
@@ -47,7 +47,7 @@ export class CommandWatch implements AsyncDisposable {
   readonly #followers = new Map<string, { stop: AbortController; done: Promise<void> }>();
   /** Commands that are being started, by id: the guest may not have them yet. */
   readonly #starting = new Set<string>();
-  /** Who waits for a change, by sandbox. */
+  /** Callers that wait for a change, by sandbox. */
   readonly #waiting = new Map<string, Set<() => void>>();
 
   constructor(parts: CommandWatchParts) {

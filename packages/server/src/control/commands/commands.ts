@@ -19,7 +19,7 @@ import type { CommandFilter, CommandStore } from './command-store.ts';
 import type { CommandRow } from './command-tables.ts';
 import type { CommandWatch } from './command-watch.ts';
 
-/** What the guest keeps of the output of one command. */
+/** Output that the guest keeps of one command. */
 const OUTPUT_BYTES = 64 << 20;
 /** Of the counts in the record of a command that runs. */
 const COUNT_DEADLINE_MS = 2_000;

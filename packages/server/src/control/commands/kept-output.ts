@@ -11,7 +11,7 @@ const Position = z.object({ position: z.int().min(0).max(Number.MAX_SAFE_INTEGER
 
 export type KeptOutput =
   | { type: 'stdout' | 'stderr'; offset: number; data: Buffer }
-  /** What lies between the offsets has been dropped. */
+  /** The output between the offsets has been dropped. */
   | { type: 'dropped'; offset: number; next_offset: number }
   | ({ type: 'exit' } & Exit);
 
