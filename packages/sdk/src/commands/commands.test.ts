@@ -46,7 +46,7 @@ async function readAll(output: AsyncGenerator<CommandOutput, unknown>) {
   for (;;) {
     const { value, done } = await output.next();
     if (done === true) return { parts, exit: value };
-    parts.push(value as CommandOutput);
+    parts.push(value);
   }
 }
 
