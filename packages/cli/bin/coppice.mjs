@@ -1,27 +1,24 @@
 #!/usr/bin/env node
-import { fileURLToPath } from 'node:url';
-import { admin } from '../src/admin/admin.mjs';
-import { runTypeScript } from '../src/admin/run-typescript.mjs';
+import { existsSync, readFileSync } from 'node:fs';
 
-const USAGE = `usage: coppice admin <command>
-       coppice audit verify <file> [--secret-file <file>] [--head <seq>:<hmac> | --head <file>] [--prefix]
+const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+const args = process.argv.slice(2);
+/** A checkout, as the service is installed from, has the sources. The published package has only the built program. */
+const SOURCES = new URL('../src/', import.meta.url);
+const isCheckout = existsSync(SOURCES);
 
-  admin    commands of the operator, on the server: "coppice admin" lists them
-  audit    verifies the audit log of a sandbox without the service: exit code 0 if the log is unchanged, 1 if it
-           is not, 2 if it could not be checked
-`;
+if (isCheckout && args[0] === 'admin') {
+  const { admin } = await import(new URL('admin/admin.mjs', SOURCES).href);
+  process.exitCode = await admin(args.slice(1));
+} else {
+  const program = await findProgram();
+  // Open connections and an open standard input would keep the process alive.
+  process.exit(program === undefined ? 1 : await (await import(program)).main(args, version));
+}
 
-const [name, ...args] = process.argv.slice(2);
-if (name === 'admin') process.exitCode = await admin(args);
-else if (name === 'audit')
-  process.exitCode = await runTypeScript(
-    name,
-    fileURLToPath(new URL('../src/audit-command.ts', import.meta.url)),
-    args,
-  );
-else if (name === undefined || name === 'help' || name === '--help' || name === '-h')
-  process.stdout.write(USAGE);
-else {
-  process.stderr.write(`coppice: unknown command "${name}"\n\n${USAGE}`);
-  process.exitCode = 2;
+/** @returns {Promise<string | undefined>} address of the module with the user's commands */
+async function findProgram() {
+  if (!isCheckout) return new URL('../dist/coppice.mjs', import.meta.url).href;
+  const { findUserProgram } = await import(new URL('admin/user-program.mjs', SOURCES).href);
+  return findUserProgram();
 }

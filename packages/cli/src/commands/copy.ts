@@ -1,0 +1,58 @@
+import type { Command } from 'commander';
+import { CopyProgress } from '../copy/copy-progress.ts';
+import { download, downloadToStdout } from '../copy/download.ts';
+import { parsePlace } from '../copy/place.ts';
+import { upload, uploadStream } from '../copy/upload.ts';
+import { UsageError } from '../failure.ts';
+import { action, addCommand, type Call } from './command-call.ts';
+import { findSandbox } from './find-sandbox.ts';
+
+export function addCopy(program: Command): void {
+  addCommand(program, {
+    syntax: 'cp <source> <destination>',
+    summary: 'copies files and directories into a sandbox or out of it',
+    details:
+      'A place in a sandbox is <sandbox>:<path>; a path without a slash at its beginning is below /workspace. "-" is ' +
+      'standard input or output. A destination that is a directory, or ends with a slash, gets a copy of the same name. ' +
+      'Directories are copied with everything in them. Links that lead out of a copied directory of a sandbox are left out.',
+    examples: [
+      'coppice cp . run0123:/workspace/app',
+      'coppice cp run0123:report.pdf .',
+      'tar cz data | coppice cp - run0123:/tmp/data.tar.gz',
+    ],
+  }).action(action(copy));
+}
+
+async function copy(call: Call<object>): Promise<void> {
+  const [source, destination] = [parsePlace(call.operands[0] ?? ''), parsePlace(call.operands[1] ?? '')];
+  const progress = new CopyProgress();
+  const find = async (id: string) => findSandbox(call.connect(), id);
+  if (source.kind !== 'sandbox' && destination.kind === 'sandbox') {
+    const sandbox = await find(destination.sandbox);
+    const to = destination.path;
+    const work =
+      source.kind === 'stream'
+        ? uploadStream(sandbox, { to, progress })
+        : upload(sandbox, { from: source.path, to, progress });
+    const path = await work.finally(() => progress.end());
+    return report(call, progress, { path: `${sandbox.id}:${path}`, skipped: [] });
+  }
+  if (source.kind === 'sandbox' && destination.kind !== 'sandbox') {
+    const sandbox = await find(source.sandbox);
+    if (destination.kind === 'stream')
+      return downloadToStdout(sandbox, source.path, progress).finally(() => progress.end());
+    const work = download(sandbox, { from: source.path, to: destination.path, progress });
+    return report(call, progress, await work.finally(() => progress.end()));
+  }
+  throw new UsageError('exactly one of the two places must be in a sandbox, as <sandbox>:<path>');
+}
+
+async function report(
+  { out }: Call<object>,
+  { files, bytes, summary }: CopyProgress,
+  { path, skipped }: { path: string; skipped: readonly string[] },
+): Promise<void> {
+  for (const text of skipped) out.note(`coppice: left out ${text}`);
+  if (out.isJson) await out.json({ path, files, bytes, skipped });
+  else if (process.stderr.isTTY) out.note(`${path}: ${summary}`);
+}

@@ -1,0 +1,23 @@
+import type { Command } from 'commander';
+import { action, addCommand, first } from './command-call.ts';
+import { addSandboxOptions, toCreateOptions, type SandboxOptions } from './sandbox-options.ts';
+
+export function addCreate(program: Command): void {
+  const command = addCommand(program, {
+    syntax: 'create <image>',
+    summary: 'creates a sandbox and prints its id',
+    details:
+      'The image is a Docker reference with a tag or a digest; "latest" and a missing tag are rejected.',
+    examples: [
+      'coppice create coppice/base:1',
+      'coppice create --cpus 2 --mem 2g --timeout 1h --label job=nightly python:3.12-slim',
+      'id=$(coppice create --disk data coppice/base:1)',
+    ],
+  });
+  addSandboxOptions(command).action(
+    action<SandboxOptions>(async (call) => {
+      const sandbox = await call.connect().sandboxes.create(toCreateOptions(first(call), call.options));
+      await call.out.result(sandbox.record, sandbox.id);
+    }),
+  );
+}

@@ -1,0 +1,33 @@
+import { UsageError } from '../failure.ts';
+
+/** One end of a copy. */
+export type Place =
+  | { kind: 'local'; path: string }
+  | { kind: 'sandbox'; sandbox: string; path: string }
+  /** Standard input or output. */
+  | { kind: 'stream' };
+
+const IN_SANDBOX = /^([A-Za-z0-9]+):(.*)$/su;
+
+/** Parses `ID:path`, a local path, or `-`. A local path with a colon needs a slash before it: `./a:b`. */
+export function parsePlace(text: string): Place {
+  if (text === '-') return { kind: 'stream' };
+  const match = IN_SANDBOX.exec(text);
+  if (match?.[1] === undefined) return { kind: 'local', path: text };
+  const path = match[2] ?? '';
+  if (path === '') throw new UsageError(`${text}: name a path in the sandbox, such as ${text}/workspace`);
+  // The service resolves paths from the root.
+  return { kind: 'sandbox', sandbox: match[1], path: path.startsWith('/') ? path : `/workspace/${path}` };
+}
+
+/** Returns the last name of a path. Throws UsageError for a path without one, such as `/` and `..`. */
+export function lastName(path: string): string {
+  const name = path.split('/').findLast((part) => part !== '' && part !== '.');
+  if (name !== undefined && name !== '..') return name;
+  throw new UsageError(`${path}: name a file or directory, or the destination by its full name`);
+}
+
+/** Joins a directory and a name in a sandbox. */
+export function joinPath(directory: string, name: string): string {
+  return `${directory.replace(/\/+$/u, '')}/${name}`;
+}

@@ -1,0 +1,56 @@
+import { once } from 'node:events';
+import type { Writable } from 'node:stream';
+import { formatFields, formatTable, type Column, type Field } from './table.ts';
+import { toVisible } from './visible-text.ts';
+
+/** Writes results to standard output, as tables for people or as JSON, and everything else to standard error. */
+export class Output {
+  readonly isJson: boolean;
+
+  constructor({ json }: { json?: boolean | undefined }) {
+    this.isJson = json === true;
+  }
+
+  /** Writes a list: a table, or one JSON array. */
+  async list<Item>(items: readonly Item[], columns: readonly Column<Item>[]): Promise<void> {
+    if (this.isJson) await this.json(items);
+    else await write(process.stdout, formatTable(items, columns, { colour: hasColour(process.stdout) }));
+  }
+
+  /** Writes one object: a line for each field, or one JSON object. */
+  async record(value: object, fields: readonly Field[]): Promise<void> {
+    if (this.isJson) await this.json(value);
+    else await write(process.stdout, formatFields(fields));
+  }
+
+  /** Writes a result of one line, or one JSON document. */
+  async result(value: unknown, line: string): Promise<void> {
+    if (this.isJson) await this.json(value);
+    else await write(process.stdout, `${toVisible(line)}\n`);
+  }
+
+  /** Writes one JSON object as a line, for results that arrive one after the other. */
+  async event(value: object): Promise<void> {
+    await write(process.stdout, `${JSON.stringify(value)}\n`);
+  }
+
+  /** Writes a remark for a person. */
+  note(text: string): void {
+    process.stderr.write(`${toVisible(text)}\n`);
+  }
+
+  /** Writes one JSON document. */
+  async json(value: unknown): Promise<void> {
+    await write(process.stdout, `${JSON.stringify(value, undefined, 2)}\n`);
+  }
+}
+
+/** Writes data as it is. Resolves when there is room for more, so that a slow reader makes the guest wait. */
+export async function write(stream: Writable, data: string | Uint8Array): Promise<void> {
+  if (!stream.write(data)) await once(stream, 'drain');
+}
+
+/** Returns whether colours may be used: on a terminal, unless NO_COLOR is set (https://no-color.org). */
+export function hasColour(stream: NodeJS.WriteStream): boolean {
+  return stream.isTTY && (process.env['NO_COLOR'] ?? '') === '' && process.env['TERM'] !== 'dumb';
+}
