@@ -2,7 +2,7 @@ import { CommanderError, type Command } from 'commander';
 import { readProfiles } from './profiles/profile-file.ts';
 import { toAttachedCode } from './attach/attached-command.ts';
 import { Ended } from './attach/signals.ts';
-import { describeFailure, EXIT, isUsage } from './failure.ts';
+import { describeFailure, EXIT, isUsage } from './output/failure.ts';
 import { buildProgram } from './program.ts';
 
 /** Commands that pass on the exit code of a command in the guest. */
@@ -12,29 +12,37 @@ const ATTACHED = new Set(['exec', 'run', 'shell', 'wait']);
 export async function main(args: readonly string[], version: string): Promise<number> {
   endQuietly(process.stdout);
   endQuietly(process.stderr);
-  let isAttached = false;
+  let last: Command | undefined;
   const note = (_: Command, command: Command): void => {
-    isAttached ||= ATTACHED.has(command.name());
-    command.hook('preSubcommand', note);
+    last = command.hook('preSubcommand', note);
   };
   try {
     if (args.length === 0) return explain(buildProgram(version));
     await buildProgram(version).hook('preSubcommand', note).parseAsync(args, { from: 'user' });
     return Number(process.exitCode ?? 0);
   } catch (error) {
-    return report(error, isAttached);
+    return report(error, last);
   }
 }
 
-function report(error: unknown, isAttached: boolean): number {
+/** Prints the error, and returns its exit code. `command` is the one that was called, if the parser got so far. */
+function report(error: unknown, command: Command | undefined): number {
+  const isAttached = command !== undefined && ATTACHED.has(command.name());
   if (error instanceof CommanderError) {
-    // The parser has printed its message.
+    // The parser has printed its message, or the help that was asked for.
     if (error.exitCode === 0) return 0;
+    process.stderr.write(`run "coppice ${nameOf(command)}--help" for help\n`);
     return isAttached ? EXIT.attached : EXIT.usage;
   }
   if (!(error instanceof Ended)) process.stderr.write(`coppice: ${describeFailure(error)}\n`);
   if (isAttached || error instanceof Ended) return toAttachedCode(error);
   return isUsage(error) ? EXIT.usage : EXIT.failed;
+}
+
+/** Returns the names by which a command is called, and a space. */
+function nameOf(command: Command | undefined): string {
+  if (command === undefined || command.parent === null) return '';
+  return `${nameOf(command.parent)}${command.name()} `;
 }
 
 /** Prints the first step while there is no service to use, and the help otherwise. */

@@ -19,7 +19,7 @@ import { addSnapshots } from './commands/snapshots.ts';
 import { addTimeout } from './commands/timeout.ts';
 import { addUrl } from './commands/url.ts';
 import { addUsage } from './commands/usage.ts';
-import { Failure } from './failure.ts';
+import { Failure } from './output/failure.ts';
 
 const FIRST_STEPS = `
 First steps:

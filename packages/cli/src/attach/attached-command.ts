@@ -4,7 +4,7 @@
  *   Ctrl-C ─► SIGINT to the command ─ Ctrl-C ─► SIGKILL ─ no end within a second ─► the connection is closed, which kills it
  */
 import type { Sandbox, SpawnedCommand, SpawnOptions } from '../../../sdk/src/index.ts';
-import { EXIT } from '../failure.ts';
+import { EXIT } from '../output/failure.ts';
 import { write, type Output } from '../output/output.ts';
 import { Ended, withSignals } from './signals.ts';
 

@@ -1,5 +1,5 @@
 import type { Sandbox, Terminal } from '../../../sdk/src/index.ts';
-import { UsageError } from '../failure.ts';
+import { UsageError } from '../output/failure.ts';
 import { write } from '../output/output.ts';
 import { Ended, withSignals } from './signals.ts';
 

@@ -1,5 +1,5 @@
 import { constants } from 'node:os';
-import { EXIT } from '../failure.ts';
+import { EXIT } from '../output/failure.ts';
 
 /** A signal asked the command line to end. The command in the guest is not to run on. */
 export class Ended extends Error {

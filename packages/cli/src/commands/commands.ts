@@ -1,6 +1,6 @@
 import type { Command as Parser } from 'commander';
 import { toCommandLine } from '../attach/command-line.ts';
-import { EXIT, Failure } from '../failure.ts';
+import { EXIT, Failure } from '../output/failure.ts';
 import { write } from '../output/output.ts';
 import { formatAge, formatBytes } from '../output/quantities.ts';
 import type { Column } from '../output/table.ts';

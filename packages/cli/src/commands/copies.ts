@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { ForkError } from '../../../sdk/src/index.ts';
-import { describeFailure, EXIT } from '../failure.ts';
+import { describeFailure, EXIT } from '../output/failure.ts';
 import { action, addCommand, first } from './command-call.ts';
 import { findSandbox } from './find-sandbox.ts';
 import { collect, parsePair, parseSeconds, whole } from './parse-values.ts';

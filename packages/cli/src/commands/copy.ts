@@ -3,7 +3,7 @@ import { CopyProgress } from '../copy/copy-progress.ts';
 import { download, downloadToStdout } from '../copy/download.ts';
 import { parsePlace } from '../copy/place.ts';
 import { upload, uploadStream } from '../copy/upload.ts';
-import { UsageError } from '../failure.ts';
+import { UsageError } from '../output/failure.ts';
 import { action, addCommand, type Call } from './command-call.ts';
 import { findSandbox } from './find-sandbox.ts';
 
@@ -13,7 +13,7 @@ export function addCopy(program: Command): void {
     summary: 'copies files and directories into a sandbox or out of it',
     details:
       'A place in a sandbox is <sandbox>:<path>; a path without a slash at its beginning is below /workspace. "-" is ' +
-      'standard input or output. A destination that is a directory, or ends with a slash, gets a copy of the same name. ' +
+      'standard input or output. A destination that is a directory, or ends with a slash, gets a copy of the same name; a source that ends with /. means the content of the directory. ' +
       'Directories are copied with everything in them. Links that lead out of a copied directory of a sandbox are left out.',
     examples: [
       'coppice cp . run0123:/workspace/app',

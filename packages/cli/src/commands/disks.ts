@@ -3,7 +3,7 @@ import type { DiskInfo, DiskSnapshotInfo } from '../../../sdk/src/index.ts';
 import { formatAge, formatBytes } from '../output/quantities.ts';
 import type { Column, Field } from '../output/table.ts';
 import { action, addCommand, first } from './command-call.ts';
-import { Failure } from '../failure.ts';
+import { Failure } from '../output/failure.ts';
 import { whole } from './parse-values.ts';
 
 const COLUMNS: readonly Column<DiskInfo>[] = [

@@ -1,5 +1,5 @@
 import type { Coppice, Sandbox } from '../../../sdk/src/index.ts';
-import { Failure, UsageError } from '../failure.ts';
+import { Failure, UsageError } from '../output/failure.ts';
 
 const WHOLE_ID = /^run[0-9a-z]{20}$/u;
 const MAX_SHOWN = 5;

@@ -20,7 +20,7 @@ export function addGet(program: Command): void {
 }
 
 /** Returns the fields of a sandbox for a person. */
-export function describeSandbox(record: SandboxInfo): Field[] {
+function describeSandbox(record: SandboxInfo): Field[] {
   return [
     ['id', record.id],
     ['status', record.statusReason === null ? record.status : `${record.status} (${record.statusReason})`],

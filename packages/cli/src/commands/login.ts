@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { CoppiceError, DEFAULT_BASE_URL } from '../../../sdk/src/index.ts';
-import { Failure } from '../failure.ts';
+import { Failure } from '../output/failure.ts';
 import { askKey, readKey } from '../profiles/ask-key.ts';
 import { openClient } from '../profiles/connection.ts';
 import { profilePath, readProfiles, requireProfileName, writeProfiles } from '../profiles/profile-file.ts';

@@ -1,6 +1,6 @@
 /** Parsers of arguments and of values of options. */
 import { InvalidArgumentError } from 'commander';
-import { UsageError } from '../failure.ts';
+import { UsageError } from '../output/failure.ts';
 
 /** Makes a parser for a whole number in a range. */
 export function whole(least: number, most = Number.MAX_SAFE_INTEGER): (text: string) => number {

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { DestroyResult } from '../../../sdk/src/index.ts';
-import { describeFailure, EXIT } from '../failure.ts';
+import { describeFailure, EXIT } from '../output/failure.ts';
 import { formatSeconds, formatUsd } from '../output/quantities.ts';
 import { action, addCommand } from './command-call.ts';
 import { findSandbox } from './find-sandbox.ts';

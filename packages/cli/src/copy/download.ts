@@ -9,10 +9,10 @@ import { basename, dirname, join, posix } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FileEntry, Sandbox } from '../../../sdk/src/index.ts';
-import { Failure } from '../failure.ts';
+import { Failure } from '../output/failure.ts';
 import { counted, type CopyProgress } from './copy-progress.ts';
 import { eachOf } from './each-of.ts';
-import { joinPath, lastName } from './place.ts';
+import { joinPath, lastName, meansContent } from './place.ts';
 import { isDirectory } from './sandbox-directory.ts';
 
 const LANES = 4;
@@ -40,7 +40,9 @@ export async function download(
   sandbox: Sandbox,
   { from, to, progress }: { from: string; to: string; progress: CopyProgress },
 ): Promise<DownloadReport> {
-  const isInside = to.endsWith('/') || (await stat(to).catch(() => undefined))?.isDirectory() === true;
+  const isInside =
+    !meansContent(from) &&
+    (to.endsWith('/') || (await stat(to).catch(() => undefined))?.isDirectory() === true);
   const path = isInside ? join(to, lastName(from)) : to;
   const tree = new TreeDownload(sandbox, progress);
   if (await isDirectory(sandbox, from)) {

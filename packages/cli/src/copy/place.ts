@@ -1,4 +1,4 @@
-import { UsageError } from '../failure.ts';
+import { UsageError } from '../output/failure.ts';
 
 /** One end of a copy. */
 export type Place =
@@ -25,6 +25,11 @@ export function lastName(path: string): string {
   const name = path.split('/').findLast((part) => part !== '' && part !== '.');
   if (name !== undefined && name !== '..') return name;
   throw new UsageError(`${path}: name a file or directory, or the destination by its full name`);
+}
+
+/** Returns whether a source means the content of a directory rather than the directory: `.` and `app/.` do. */
+export function meansContent(path: string): boolean {
+  return /(?:^|\/)\.$/u.test(path);
 }
 
 /** Joins a directory and a name in a sandbox. */

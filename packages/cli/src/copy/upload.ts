@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Sandbox } from '../../../sdk/src/index.ts';
 import { quote } from '../attach/command-line.ts';
-import { Failure, UsageError } from '../failure.ts';
+import { Failure, UsageError } from '../output/failure.ts';
 import { counted, type CopyProgress } from './copy-progress.ts';
 import { eachOf } from './each-of.ts';
-import { joinPath, lastName } from './place.ts';
+import { joinPath, lastName, meansContent } from './place.ts';
 import { isDirectory } from './sandbox-directory.ts';
 
 const LANES = 4;
@@ -29,7 +29,8 @@ export async function upload(
   const found = await stat(from).catch((error: unknown) => {
     throw new Failure(`${from} cannot be read: ${(error as Error).message}`);
   });
-  const target = (await isDirectory(sandbox, to)) || to.endsWith('/') ? joinPath(to, lastName(from)) : to;
+  const isInside = !meansContent(from) && (to.endsWith('/') || (await isDirectory(sandbox, to)));
+  const target = isInside ? joinPath(to, lastName(from)) : to;
   if (found.isFile())
     await uploadFile(sandbox, { local: from, remote: target, mode: found.mode & PERMISSIONS }, progress);
   else if (found.isDirectory()) await new TreeUpload(sandbox, progress).run(from, target);

@@ -51,6 +51,6 @@ export async function write(stream: Writable, data: string | Uint8Array): Promis
 }
 
 /** Returns whether colours may be used: on a terminal, unless NO_COLOR is set (https://no-color.org). */
-export function hasColour(stream: NodeJS.WriteStream): boolean {
+function hasColour(stream: NodeJS.WriteStream): boolean {
   return stream.isTTY && (process.env['NO_COLOR'] ?? '') === '' && process.env['TERM'] !== 'dumb';
 }

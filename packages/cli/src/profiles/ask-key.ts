@@ -1,4 +1,4 @@
-import { Failure, UsageError } from '../failure.ts';
+import { Failure, UsageError } from '../output/failure.ts';
 
 const MAX_KEY_BYTES = 4096;
 /** Return, line feed, Ctrl-D. */

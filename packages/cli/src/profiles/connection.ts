@@ -5,7 +5,7 @@
  */
 import { WebSocket } from 'ws';
 import { Coppice, type WebSocketConstructor } from '../../../sdk/src/index.ts';
-import { Failure, UsageError } from '../failure.ts';
+import { Failure, UsageError } from '../output/failure.ts';
 import { readProfiles, type Profile, type ProfileFile } from './profile-file.ts';
 
 /** Options of every command. */

@@ -17,7 +17,7 @@ import {
 } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, isAbsolute, join } from 'node:path';
-import { Failure } from '../failure.ts';
+import { Failure } from '../output/failure.ts';
 
 /** A service, and the key for it. */
 export interface Profile {

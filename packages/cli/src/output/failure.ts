@@ -1,5 +1,5 @@
-import { CoppiceError } from '../../sdk/src/index.ts';
-import { toVisible } from './output/visible-text.ts';
+import { CoppiceError } from '../../../sdk/src/index.ts';
+import { toVisible } from './visible-text.ts';
 
 /** Exit codes of the command line itself. Commands that pass on a code of the guest fail with `attached` instead. */
 export const EXIT = { failed: 1, usage: 2, attached: 125, brokenPipe: 141, signal: 128 } as const;
