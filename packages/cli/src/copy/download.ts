@@ -27,7 +27,7 @@ interface RemoteFile {
   mode: number | undefined;
 }
 
-/** What a copy of a tree needs, and what it left out. */
+/** Outcome of a download. */
 export interface DownloadReport {
   /** Path of the copy. */
   path: string;

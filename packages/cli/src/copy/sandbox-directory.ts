@@ -1,6 +1,6 @@
 import { CoppiceError, type Sandbox } from '../../../sdk/src/index.ts';
 
-/** What the service answers for a path that is no directory. Whether it is a file shows when it is used. */
+/** Answers of the service for a path that is no directory. Whether it is a file shows when it is used. */
 const NOT_A_DIRECTORY = new Set(['file_not_found', 'file_error', 'invalid_request']);
 
 /** Returns whether there is a directory at this path in the sandbox. */
