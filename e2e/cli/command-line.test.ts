@@ -219,7 +219,7 @@ describe('the command line', () => {
     assert.match(stdout, / icanon .* echo /su);
   });
 
-  test('run creates a sandbox, passes on the exit code and destroys the sandbox, also after an interrupt', async () => {
+  test('run creates a sandbox, passes on the exit code and destroys the sandbox, also after an interrupt and without a reader', async () => {
     const options = ['run', '--mem', '256m', '--label', 'job=cli-run'];
     const { code, stdout } = await cli.run([...options, IMAGE, '--', 'sh', '-c', 'echo ran; exit 3']);
     assert.deepEqual([code, stdout], [3, 'ran\n']);
@@ -227,6 +227,10 @@ describe('the command line', () => {
     await shows(running, /ready/u);
     running.child.kill('SIGINT');
     assert.equal((await running.result()).code, 130);
+    const head = cli.startOnTerminal(
+      `coppice ${options.join(' ')} ${IMAGE} -- yes piped | head -n 1; echo codes \${PIPESTATUS[@]}`,
+    );
+    assert.match((await head.result()).stdout, /piped\r\n.*codes 141 0/su);
     assert.equal(await cli.read('ls', '-q', '--label', 'job=cli-run'), '');
   });
 

@@ -1,7 +1,7 @@
 import { CommanderError, type Command } from 'commander';
 import { readProfiles } from './profiles/profile-file.ts';
 import { toAttachedCode } from './attach/attached-command.ts';
-import { Ended } from './attach/signals.ts';
+import { Ended, isGuarded } from './attach/signals.ts';
 import { describeFailure, EXIT, isUsage } from './output/failure.ts';
 import { buildProgram } from './program.ts';
 
@@ -58,9 +58,10 @@ function explain(program: Command): number {
   return EXIT.usage;
 }
 
-/** Ends the process when the reader of its output has left, as `| head` does. */
+/** Ends the process when the reader of its output has left, as `head` does. Guarded work first undoes what it did. */
 function endQuietly(stream: NodeJS.WriteStream): void {
   stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (isGuarded()) return;
     process.exit(error.code === 'EPIPE' ? EXIT.brokenPipe : EXIT.failed);
   });
 }

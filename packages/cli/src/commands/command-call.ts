@@ -30,11 +30,21 @@ export interface CommandText {
   examples: readonly string[];
 }
 
+const ARGUMENTS: ReadonlyMap<string, string> = new Map([
+  ['sandbox', 'id of the sandbox, or the beginning of it'],
+  ['image', 'reference of the image, with a tag or a digest'],
+  ['snapshot', 'id of the snapshot'],
+  ['command-id', 'id of the command, as "commands start" prints it'],
+]);
+
 /** Adds a command without its options and its work. */
 export function addCommand(parent: Command, text: CommandText): Command {
   const { syntax, alias, summary, details, isDefault, examples } = text;
   const command = parent.command(syntax, { isDefault: isDefault === true }).summary(summary);
-  command.description(details === undefined ? `${summary}.` : `${summary}.\n\n${details}`);
+  const sentence = `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`;
+  command.description(details === undefined ? sentence : `${sentence}\n\n${details}`);
+  for (const argument of command.registeredArguments)
+    argument.description = ARGUMENTS.get(argument.name()) ?? argument.description;
   if (alias !== undefined) command.alias(alias);
   return command.addHelpText('after', `\nExamples:\n${examples.map((line) => `  ${line}\n`).join('')}`);
 }

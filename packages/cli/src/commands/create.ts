@@ -16,7 +16,8 @@ export function addCreate(program: Command): void {
   });
   addSandboxOptions(command).action(
     action<SandboxOptions>(async (call) => {
-      const sandbox = await call.connect().sandboxes.create(toCreateOptions(first(call), call.options));
+      const created = call.connect().sandboxes.create(toCreateOptions(first(call), call.options));
+      const sandbox = await call.out.during('creating the sandbox …', created);
       await call.out.result(sandbox.record, sandbox.id);
     }),
   );

@@ -46,7 +46,8 @@ export function addImages(program: Command): void {
         const { cpus, mem, diskSize } = call.options;
         const hasShape = cpus !== undefined || mem !== undefined || diskSize !== undefined;
         const shapes = hasShape ? [{ vcpus: cpus, memMiB: mem, diskMiB: diskSize }] : undefined;
-        const built = await call.connect().images.build(first(call), { shapes });
+        const building = call.connect().images.build(first(call), { shapes });
+        const built = await call.out.during('pulling and preparing the image …', building);
         await call.out.result(built, `${built.image} is ${built.status}`);
       }),
     );

@@ -34,6 +34,10 @@ export function addLogin(program: Command): void {
         const baseUrl = await checkKey(key, url);
         file.profiles.set(name, { url: baseUrl, key });
         writeProfiles({ ...file, current: name });
+        if ((process.env['SANDBOX_API_KEY'] ?? '') !== '')
+          out.note(
+            'SANDBOX_API_KEY is set and precedes this profile: unset it, or name --profile in each call.',
+          );
         const where = profilePath();
         await out.result(
           { profile: name, url: baseUrl, file: where },

@@ -26,16 +26,27 @@ export function addRun(program: Command): void {
     .action(
       action<RunOptions>(async (call) => {
         const { options, out } = call;
-        const sandbox = await createOrEnd(call.connect(), first(call), options);
+        const sandbox = await out.during(
+          'creating the sandbox …',
+          createOrEnd(call.connect(), first(call), options),
+        );
         try {
           if (options.keep === true) out.note(sandbox.id);
           const line = toCommandLine(call.operands.slice(1));
           return await runAttached(sandbox, line, { options: toAttachedOptions(options), out });
         } finally {
-          if (options.keep !== true) await sandbox[Symbol.asyncDispose]();
+          if (options.keep !== true) await destroy(sandbox);
         }
       }),
     );
+}
+
+/** Destroys the sandbox, also when a signal arrives meanwhile. Only a second Ctrl-C leaves it to its idle timeout. */
+async function destroy(sandbox: Sandbox): Promise<void> {
+  const onInterrupt = (count: number): void => {
+    if (count > 1) process.exit(new Ended('SIGINT').exitCode);
+  };
+  await withSignals({ onInterrupt, onEnd: () => undefined }, () => sandbox[Symbol.asyncDispose]());
 }
 
 /**
@@ -53,6 +64,6 @@ async function createOrEnd(client: Coppice, image: string, options: SandboxOptio
     client.sandboxes.create(toCreateOptions(image, options)),
   );
   if (reason === undefined) return sandbox;
-  await sandbox.destroy();
+  await destroy(sandbox);
   throw reason;
 }

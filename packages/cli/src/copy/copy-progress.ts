@@ -1,7 +1,7 @@
+import { ERASE_LINE } from '../output/output.ts';
 import { formatBytes } from '../output/quantities.ts';
 
 const REDRAW_MS = 100;
-const ERASE_LINE = '\r\u001b[K';
 
 /** Counts what a copy has done, and shows it on a terminal while the copy runs. */
 export class CopyProgress {

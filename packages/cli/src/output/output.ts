@@ -3,6 +3,10 @@ import type { Writable } from 'node:stream';
 import { formatFields, formatTable, type Column, type Field } from './table.ts';
 import { toVisible } from './visible-text.ts';
 
+/** Calls that take longer are worth a remark. */
+const SLOW_MS = 1000;
+export const ERASE_LINE = '\r\u001b[K';
+
 /** Writes results to standard output, as tables for people or as JSON, and everything else to standard error. */
 export class Output {
   readonly isJson: boolean;
@@ -37,6 +41,22 @@ export class Output {
   /** Writes a remark for a person. */
   note(text: string): void {
     process.stderr.write(`${toVisible(text)}\n`);
+  }
+
+  /** Shows on a terminal what a slow call does, until it is done. */
+  async during<Result>(text: string, work: Promise<Result>): Promise<Result> {
+    if (!process.stderr.isTTY) return work;
+    let isShown = false;
+    const timer = setTimeout(() => {
+      isShown = true;
+      process.stderr.write(text);
+    }, SLOW_MS);
+    try {
+      return await work;
+    } finally {
+      clearTimeout(timer);
+      if (isShown) process.stderr.write(ERASE_LINE);
+    }
   }
 
   /** Writes one JSON document. */
