@@ -7,6 +7,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -115,6 +116,7 @@ describe('the command line, with files and over restarts', () => {
     assert.match(again.stderr, /evil\/in exists and is not a directory/u);
     assert.ok(!existsSync(local('evil', 'sub', 'file')));
     // A file takes the place of a link instead of being written through it.
+    rmSync(local('evil', 'plain'));
     symlinkSync(local('outside', 'target'), local('evil', 'plain'));
     await cli.read('exec', id, '--', 'cd evil && rm -r in && echo fresh > plain');
     await cli.read('cp', `${id}:evil/.`, 'evil');
