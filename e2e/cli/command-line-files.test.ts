@@ -197,6 +197,27 @@ describe('the command line, with files and over restarts', () => {
     assert.match(await cli.read('images'), /coppice\/base:1/u);
   });
 
+  test('persistent disks are created, used, grown, copied and deleted', async () => {
+    assert.equal(await cli.read('disks', 'create', 'data', '--size', '1'), 'data');
+    const user = await cli.read('create', '--mem', '256m', '--disk', 'data', 'coppice/base:1');
+    await cli.read('exec', user, '--', 'echo kept > /workspace/file');
+    assert.match(await cli.read('disks'), new RegExp(`^data +\\S+ +1 GiB .* ${user}`, 'mu'));
+    assert.match(await cli.read('disks', 'grow', 'data', '--size', '2'), /^data has 2 GiB$/u);
+    await cli.read('disks', 'snapshot', 'data', 'clean', '--sync');
+    assert.match(await cli.read('disks', 'snapshots', 'data'), /^clean +2 GiB/mu);
+    await cli.read('disks', 'fork', 'data', 'copy', '--snapshot', 'clean');
+    const used = await cli.run(['disks', 'rm', 'data']);
+    assert.equal(used.code, 1);
+    assert.match(used.stderr, new RegExp(`^coppice: .*${user}`, 'u'));
+    await cli.read('rm', user);
+    const run = ['run', '--mem', '256m', '--disk', 'copy', 'coppice/base:1', '--', 'cat', '/workspace/file'];
+    assert.equal(await cli.read(...run), 'kept');
+    assert.match(await cli.read('disks', 'get', 'copy'), /^parent: +data$/mu);
+    await cli.read('disks', 'rm-snapshot', 'data', 'clean');
+    await cli.read('disks', 'rm', 'copy', 'data');
+    assert.equal(await cli.read('disks', '--json'), '[]');
+  });
+
   test('an audit log is downloaded, and verified without the service', async () => {
     await cli.read('audit', id, '-o', 'log.ndjson');
     await cli.read('audit', 'get', '--head', id);

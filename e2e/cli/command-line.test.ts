@@ -187,7 +187,7 @@ describe('the command line', () => {
   test('a shell has the size of the terminal, passes on the exit code, and restores the terminal', async () => {
     const running = cli.startOnTerminal(`stty cols 91 rows 33; coppice shell ${id}; echo code=$?; stty -a`);
     await shows(running, /[#$] $/u);
-    running.child.stdin.write('stty size; read x; echo "got $x"\r');
+    running.child.stdin.write('stty size; sleep 600\r');
     await shows(running, /^33 91\r$/mu);
     running.child.stdin.write('\u0003');
     await shows(running, /\^C.*[#$] $/su);
@@ -198,18 +198,10 @@ describe('the command line', () => {
   });
 
   test('a terminated shell restores the terminal, too, and a resize reaches the program', async () => {
-    const line = `coppice shell ${id} & pid=$!; sleep 0; fg > /dev/null; echo code=$?; stty -a`;
-    const running = cli.startOnTerminal(`set -m; ${line}`);
+    const running = cli.startOnTerminal(`coppice shell ${id}; echo code=$?; stty -a`);
     await shows(running, /[#$] $/u);
-    const pids = execFileSync('pgrep', ['-f', `coppice shell ${id}$`], { encoding: 'utf8' })
-      .trim()
-      .split('\n')
-      .map(Number);
-    const pid = pids.find(
-      (each) =>
-        /node/u.test(readFileSync(`/proc/${each}/comm`, 'utf8')) ||
-        /coppice/u.test(readFileSync(`/proc/${each}/comm`, 'utf8')),
-    )!;
+    const pattern = `^\\S*node \\S*coppice shell ${id}$`;
+    const pid = Number(execFileSync('pgrep', ['-f', pattern], { encoding: 'utf8' }));
     execFileSync('stty', ['-F', `/proc/${pid}/fd/0`, 'cols', '120', 'rows', '50']);
     running.child.stdin.write('stty size\r');
     await shows(running, /^50 120\r$/mu);
