@@ -100,6 +100,18 @@ describe('the command line, with files and over restarts', () => {
     assert.equal((await cli.run(['cp', 'a', 'b'])).code, 2);
   });
 
+  test('an interrupted copy leaves no half of a file', async () => {
+    await cli.read('exec', id, '--', 'truncate -s 3G /tmp/large');
+    const running = cli.start('cp', `${id}:/tmp/large`, 'large');
+    await waitFor('the first bytes', () => readdirSync(cli.home).some((name) => name.startsWith('.large.')));
+    running.child.kill('SIGINT');
+    assert.equal((await running.result()).code, 130);
+    assert.deepEqual(
+      readdirSync(cli.home).filter((name) => name.includes('large')),
+      [],
+    );
+  });
+
   test('links of a hostile sandbox write nothing outside of the destination', async () => {
     mkdirSync(local('outside'));
     const script = `mkdir -p evil/sub && cd evil && ln -s ${local('outside')} away && ln -s ../../x up && ln -s sub in && mkfifo pipe && echo 1 > plain`;

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { Ended, withSignals } from '../attach/signals.ts';
 import { CopyProgress } from '../copy/copy-progress.ts';
 import { download, downloadToStdout } from '../copy/download.ts';
 import { parsePlace } from '../copy/place.ts';
@@ -23,9 +24,25 @@ export function addCopy(program: Command): void {
   }).action(action(copy));
 }
 
+/** Copies. A signal ends the copy, and a file that is half written is removed; a second Ctrl-C does not wait for that. */
 async function copy(call: Call<object>): Promise<void> {
+  const controller = new AbortController();
+  const end = (reason: Ended): void => controller.abort(reason);
+  const onInterrupt = (count: number): void => {
+    end(new Ended('SIGINT'));
+    if (count > 1) process.exit(new Ended('SIGINT').exitCode);
+  };
+  try {
+    await withSignals({ onInterrupt, onEnd: end }, () =>
+      copyBetween(call, new CopyProgress(controller.signal)),
+    );
+  } catch (error) {
+    throw controller.signal.aborted ? controller.signal.reason : error;
+  }
+}
+
+async function copyBetween(call: Call<object>, progress: CopyProgress): Promise<void> {
   const [source, destination] = [parsePlace(call.operands[0] ?? ''), parsePlace(call.operands[1] ?? '')];
-  const progress = new CopyProgress();
   const find = async (id: string) => findSandbox(call.connect(), id);
   if (source.kind !== 'sandbox' && destination.kind === 'sandbox') {
     const sandbox = await find(destination.sandbox);

@@ -3,12 +3,17 @@ import { formatBytes } from '../output/quantities.ts';
 
 const REDRAW_MS = 100;
 
-/** Counts what a copy has done, and shows it on a terminal while the copy runs. */
+/** Counts what a copy has done, and shows it on a terminal while the copy runs. Its signal ends the copy. */
 export class CopyProgress {
   files = 0;
   bytes = 0;
   readonly #isShown = process.stderr.isTTY;
   #drawnAtMs = 0;
+  readonly signal: AbortSignal;
+
+  constructor(signal: AbortSignal) {
+    this.signal = signal;
+  }
 
   addBytes(count: number): void {
     this.bytes += count;

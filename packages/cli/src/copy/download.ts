@@ -61,7 +61,7 @@ export async function downloadToStdout(
   from: string,
   progress: CopyProgress,
 ): Promise<void> {
-  const stream = counted(await sandbox.downloadStream(from), progress);
+  const stream = counted(await sandbox.downloadStream(from, { signal: progress.signal }), progress);
   await pipeline(toNode(stream), process.stdout, { end: false });
   progress.addFile();
 }
@@ -89,7 +89,7 @@ class TreeDownload {
     depth: number,
   ): AsyncGenerator<RemoteFile> {
     if (depth > MAX_DEPTH) throw new Failure(`${place.remote}: directories are nested too deeply`);
-    for await (const entry of this.#sandbox.listFiles(place.remote)) {
+    for await (const entry of this.#sandbox.listFiles(place.remote, { signal: this.#progress.signal })) {
       if ((this.#entries += 1) > MAX_ENTRIES) throw new Failure(`${place.remote}: there are too many files`);
       const name = requireName(entry.name);
       const [remote, local] = [joinPath(place.remote, name), join(place.local, name)];
@@ -155,7 +155,7 @@ async function downloadFile(
   { remote, local, mode }: RemoteFile,
   progress: CopyProgress,
 ): Promise<void> {
-  const stream = await sandbox.downloadStream(remote);
+  const stream = await sandbox.downloadStream(remote, { signal: progress.signal });
   const next = join(dirname(local), `.${basename(local).slice(0, 200)}.${randomBytes(6).toString('hex')}`);
   try {
     const file = createWriteStream(next, { flags: 'wx', mode: NEW_FILE });

@@ -43,7 +43,7 @@ export async function uploadStream(
   sandbox: Sandbox,
   { to, progress }: { to: string; progress: CopyProgress },
 ): Promise<string> {
-  await sandbox.upload(to, counted(toWeb(process.stdin), progress));
+  await sandbox.upload(to, counted(toWeb(process.stdin), progress), { signal: progress.signal });
   progress.addFile();
   return to;
 }
@@ -82,7 +82,7 @@ class TreeUpload {
   }
 
   async #exec(commands: string): Promise<void> {
-    const { exitCode, stderr } = await this.#sandbox.exec(commands);
+    const { exitCode, stderr } = await this.#sandbox.exec(commands, { signal: this.#progress.signal });
     if (exitCode !== 0)
       throw new Failure(`the sandbox could not make empty directories and links: ${stderr.trim()}`);
   }
@@ -93,7 +93,10 @@ async function uploadFile(
   { local, remote, mode }: LocalFile,
   progress: CopyProgress,
 ): Promise<void> {
-  await sandbox.upload(remote, counted(toWeb(createReadStream(local)), progress), { mode });
+  await sandbox.upload(remote, counted(toWeb(createReadStream(local)), progress), {
+    mode,
+    signal: progress.signal,
+  });
   progress.addFile();
 }
 
