@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/frame"
-	"coppice/agent/internal/process"
 )
 
 const (
@@ -19,9 +18,7 @@ const (
 	// markBytes is about how far the places are apart at which a reader can begin without reading what is before.
 	markBytes = 64 << 10
 	// punchBytes is how much of the file is freed at once.
-	punchBytes = 1 << 20
-	// leastFileBytes are kept of each output in a file even if all outputs together are over their limit.
-	leastFileBytes = 1 << 20
+	punchBytes = 256 << 10
 )
 
 // output keeps the newest output of one command, as frames one after the other:
@@ -50,28 +47,6 @@ type output struct {
 }
 
 type mark struct{ position, offset int64 }
-
-// budget is what the files of all outputs may use together.
-type budget struct {
-	// create makes a file without a name on the scratch disk.
-	create func() (*os.File, error)
-	limit  int64
-
-	mu   sync.Mutex
-	used int64
-}
-
-func (b *budget) add(bytes int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used += bytes
-}
-
-func (b *budget) isExceeded() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.used > b.limit
-}
 
 func newOutput(limit int64, shared *budget) *output {
 	return &output{limit: limit, shared: shared, marks: []mark{{}}, changed: make(chan struct{})}
@@ -141,10 +116,10 @@ func (o *output) keep(encoded []byte) {
 
 func (o *output) moveToFile() {
 	start := o.marks[0].offset
-	file, err := o.shared.create()
+	file, err := o.shared.open()
 	if err == nil {
 		if _, err = file.WriteAt(o.memory, start); err != nil {
-			process.CloseLogged(file)
+			o.shared.close(file)
 		}
 	}
 	if err != nil {
@@ -162,10 +137,7 @@ func (o *output) reduce() {
 		o.reduceMemory()
 		return
 	}
-	for size := o.size(); size > o.limit || size > leastFileBytes && o.shared.isExceeded(); size = o.size() {
-		if len(o.marks) == 1 {
-			break
-		}
+	for len(o.marks) > 1 && (o.size() > o.limit || o.shared.mustShrink(o.size())) {
 		o.marks = o.marks[1:]
 		o.punch(punchBytes)
 	}
@@ -209,7 +181,7 @@ func (o *output) punch(atLeast int64) {
 func (o *output) dropAll(end mark) {
 	if o.file != nil {
 		o.shared.add(o.punched - end.offset)
-		process.CloseLogged(o.file)
+		o.shared.close(o.file)
 	}
 	o.file, o.memory, o.marks = nil, nil, []mark{end}
 }

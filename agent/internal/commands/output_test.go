@@ -19,7 +19,7 @@ import (
 func newBudget(t *testing.T, limit int64) *budget {
 	t.Helper()
 	directory := t.TempDir()
-	return &budget{limit: limit, create: func() (*os.File, error) {
+	return &budget{atMost: limit, evict: func() bool { return false }, create: func() (*os.File, error) {
 		return os.OpenFile(directory, os.O_RDWR|unix.O_TMPFILE, 0o600)
 	}}
 }
@@ -131,7 +131,7 @@ func TestWithoutAFileTheNewestOutputIsKept(t *testing.T) {
 func TestAFullDiskDropsWhatIsInTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "full")
 	opened := 0
-	o := newOutput(64<<20, &budget{limit: 1 << 40, create: func() (*os.File, error) {
+	o := newOutput(64<<20, &budget{atMost: 1 << 40, create: func() (*os.File, error) {
 		if opened++; opened > 1 {
 			return nil, unix.ENOSPC
 		}
@@ -170,7 +170,61 @@ func TestOutputsTogetherStayBelowTheirLimit(t *testing.T) {
 			o.Send(part)
 		}
 	}
-	if shared.used > 8<<20+4*(punchBytes+leastFileBytes) {
+	if shared.used > 8<<20+4*punchBytes {
 		t.Fatal(shared.used)
 	}
+	for i, o := range outputs {
+		if o.size() < 1<<20 {
+			t.Fatal(i, "keeps", o.size(), "of its share of 2 MiB")
+		}
+	}
+}
+
+func TestTheOutputOfACommandThatHasEndedGoesFirst(t *testing.T) {
+	shared := newBudget(t, 4<<20)
+	all := newTable()
+	shared.evict = all.evict
+	part := frame.Encode(frame.Stdout, make([]byte, stream.ChunkBytes))
+	commands := make([]*command, 3)
+	for i := range commands {
+		commands[i] = &command{id: string(rune('a' + i)), output: newOutput(1<<30, shared)}
+		if _, err := all.reserve(commands[i].id); err != nil {
+			t.Fatal(err)
+		}
+		all.add(commands[i])
+		for commands[i].output.size() < 1<<20 {
+			commands[i].output.Send(part)
+		}
+	}
+	all.end(commands[1])
+	all.end(commands[0])
+	running := commands[2].output
+	for running.size() < 2<<20+1<<19 {
+		running.Send(part)
+	}
+	if _, err := all.find("b"); err == nil {
+		t.Fatal("the command that ended first is still there")
+	}
+	if _, err := all.find("a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, dropped := running.counts(); dropped != 0 {
+		t.Fatal(dropped, "bytes of the command that runs are dropped")
+	}
+}
+
+func TestASmallDiskLimitsAllOutputs(t *testing.T) {
+	shared := newBudget(t, 1<<50)
+	file, err := shared.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var disk unix.Statfs_t
+	if err := unix.Fstatfs(int(file.Fd()), &disk); err != nil {
+		t.Fatal(err)
+	}
+	if size := int64(disk.Blocks) * disk.Bsize; shared.limit != size/diskParts {
+		t.Fatal(shared.limit, "of", size)
+	}
+	shared.close(file)
 }

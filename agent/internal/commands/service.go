@@ -34,8 +34,6 @@ const (
 	// minOutputBytes and maxOutputBytes limit what is kept of one output.
 	minOutputBytes = 1 << 20
 	maxOutputBytes = 1 << 30
-	// sharedBytes limits the files of all outputs together.
-	sharedBytes = 512 << 20
 	// heartbeat is the time between empty lines of a watch.
 	heartbeat = 30 * time.Second
 )
@@ -60,8 +58,9 @@ type Options struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	shared := &budget{create: o.CreateFile, limit: sharedBytes}
-	return &Service{guest: o.Guest, launcher: o.Launcher, null: o.Null, table: newTable(), budget: shared}
+	all := newTable()
+	shared := &budget{create: o.CreateFile, evict: all.evict, atMost: sharedBytes}
+	return &Service{guest: o.Guest, launcher: o.Launcher, null: o.Null, table: all, budget: shared}
 }
 
 // head is the body of a start. The id is the host's.

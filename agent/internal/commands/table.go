@@ -96,6 +96,17 @@ func (t *table) remove(c *command) error {
 	return nil
 }
 
+// evict forgets the command that ended first, and its output. It returns false if none has ended.
+func (t *table) evict() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.ends) == 0 {
+		return false
+	}
+	t.forget(t.ends[0])
+	return true
+}
+
 func (t *table) forget(c *command) {
 	c.output.discard()
 	delete(t.byID, c.id)
