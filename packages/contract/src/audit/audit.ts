@@ -29,6 +29,11 @@ const Policy = z.object({
   sha256: z.string().describe('Hash of the canonical JSON of {default, allow, deny}.'),
 });
 const Size = z.int().describe('Bytes.');
+const Recursive = z.boolean().describe('Whether everything in the directory was meant, too.');
+const Complete = z
+  .literal(false)
+  .optional()
+  .describe('Present when the request failed in the sandbox: a part of it may have been done.');
 
 /** Data of each kind of event. A kind has the fields of the specification, and may have more. */
 export const AUDIT_EVENTS = {
@@ -92,6 +97,11 @@ export const AUDIT_EVENTS = {
       'Bytes to be sent when the download began; null for a file whose size is unknown.',
     ),
   }),
+  'file.mkdir': z.object({ path: Path, complete: Complete }),
+  'file.move': z.object({ path: Path, to: Path, complete: Complete }),
+  'file.remove': z.object({ path: Path, recursive: Recursive, complete: Complete }),
+  'file.chmod': z.object({ path: Path, mode: z.string(), recursive: Recursive, complete: Complete }),
+  'file.chown': z.object({ path: Path, user: z.string(), recursive: Recursive, complete: Complete }),
   'credential.proxied': z.object({
     service: z.string(),
     method: z.string(),

@@ -59,6 +59,12 @@ import { addResumeRun } from './endpoints/copies/resume-run.ts';
 import { addRollbackRun } from './endpoints/copies/rollback-run.ts';
 import { addShellWebSocket } from './endpoints/exec/shell-websocket.ts';
 import { addTerminalWebSocket } from './endpoints/exec/terminal-websocket.ts';
+import { addChangeFileMode } from './endpoints/files/change-file-mode.ts';
+import { addChangeFileOwner } from './endpoints/files/change-file-owner.ts';
+import { addMakeDirectory } from './endpoints/files/make-directory.ts';
+import { addMoveFile } from './endpoints/files/move-file.ts';
+import { addRemoveFile } from './endpoints/files/remove-file.ts';
+import { addStatFile } from './endpoints/files/stat-file.ts';
 import { addUploadFile } from './endpoints/files/upload-file.ts';
 import type { HttpParts } from './parts.ts';
 
@@ -118,6 +124,12 @@ export function addV1Routes(v1: App, parts: HttpParts): void {
   addUploadFile(v1, parts);
   addDownloadFile(v1, parts);
   addListFiles(v1, parts);
+  addStatFile(v1, parts);
+  addMakeDirectory(v1, parts);
+  addMoveFile(v1, parts);
+  addRemoveFile(v1, parts);
+  addChangeFileMode(v1, parts);
+  addChangeFileOwner(v1, parts);
   addListImages(v1, parts);
   addBuildImage(v1, parts);
   addPutRegistry(v1, parts);

@@ -2,6 +2,7 @@
 import type { ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { answer } from './fake-answers.ts';
+import { FakeFileChanges } from './fake-file-changes.ts';
 
 export interface Upload {
   path: string;
@@ -16,6 +17,7 @@ export interface Upload {
 
 export class FakeFiles {
   readonly contents = new Map<string, Buffer>();
+  readonly changes = new FakeFileChanges(this.contents);
   readonly uploads: Upload[] = [];
   /** Called for each chunk of an upload; may throw the error to answer instead. */
   onUpload: () => void = () => undefined;

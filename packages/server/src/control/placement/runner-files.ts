@@ -1,0 +1,94 @@
+/** Calls of the agent, through the runner, about files, apart from their transfer (docs/reference/agent-protocol.md). */
+import {
+  AppError,
+  FileDetails,
+  type ChangeFileMode,
+  type ChangeFileOwner,
+  type MakeDirectory,
+  type MoveFile,
+  type RemoveFileQuery,
+} from '@coppice/contract';
+import { z } from 'zod';
+import { readBounded } from './read-stream.ts';
+import {
+  get,
+  send,
+  vmPath,
+  type RunnerAnswer,
+  type RunnerConnection,
+  type RunnerRequest,
+} from './runner-connection.ts';
+import { fromGuest } from './runner-error.ts';
+
+/** The agent ends a change of a tree after 45 s. */
+const CHANGE_DEADLINE_MS = 60_000;
+/** An entry has two paths of at most 4 KiB, escaped. */
+const MAX_ENTRY_BYTES = 64 << 10;
+const ENTRY_DEADLINE_MS = 30_000;
+
+export class RunnerFiles {
+  readonly #connection: RunnerConnection;
+
+  constructor(connection: RunnerConnection) {
+    this.#connection = connection;
+  }
+
+  async stat(sandboxId: string, path: string): Promise<FileDetails> {
+    return parse(await this.#ask(get(agentPath(sandboxId, 'stat', { path }))), FileDetails);
+  }
+
+  makeDirectory(sandboxId: string, body: MakeDirectory): Promise<FileDetails> {
+    return this.#change(sandboxId, { route: 'mkdir', body });
+  }
+
+  move(sandboxId: string, body: MoveFile): Promise<FileDetails> {
+    return this.#change(sandboxId, { route: 'move', body });
+  }
+
+  async remove(sandboxId: string, { path, recursive }: RemoveFileQuery): Promise<void> {
+    const request = send('POST', agentPath(sandboxId, 'remove'), { path, recursive }, CHANGE_DEADLINE_MS);
+    await parse(await this.#ask(request), z.object({}));
+  }
+
+  changeMode(sandboxId: string, body: ChangeFileMode): Promise<FileDetails> {
+    return this.#change(sandboxId, { route: 'chmod', body });
+  }
+
+  changeOwner(sandboxId: string, body: ChangeFileOwner): Promise<FileDetails> {
+    return this.#change(sandboxId, { route: 'chown', body });
+  }
+
+  async #change(
+    sandboxId: string,
+    { route, body }: { route: 'mkdir' | 'move' | 'chmod' | 'chown'; body: object },
+  ): Promise<FileDetails> {
+    const request = send('POST', agentPath(sandboxId, route), body, CHANGE_DEADLINE_MS);
+    return parse(await this.#ask(request), FileDetails);
+  }
+
+  async #ask(request: RunnerRequest): Promise<RunnerAnswer> {
+    try {
+      return await this.#connection.request(request);
+    } catch (error) {
+      throw fromGuest(error);
+    }
+  }
+}
+
+function agentPath(sandboxId: string, route: string, query?: Record<string, string>): string {
+  const path = `${vmPath(sandboxId)}/agent/files/${route}`;
+  return query === undefined ? path : `${path}?${new URLSearchParams(query).toString()}`;
+}
+
+async function parse<T>(answer: RunnerAnswer, schema: z.ZodType<T>): Promise<T> {
+  const limits = { maxBytes: MAX_ENTRY_BYTES, deadlineMs: ENTRY_DEADLINE_MS };
+  return parseText((await readBounded(answer.stream, limits)).toString('utf8'), schema);
+}
+
+function parseText<T>(text: string, schema: z.ZodType<T>): T {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new AppError('guest_unreachable', 'the agent violated its protocol', { cause });
+  }
+}
