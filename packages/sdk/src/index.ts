@@ -60,6 +60,13 @@ export type {
   UploadOptions,
   UploadResult,
 } from './sandbox/files.ts';
+export type {
+  FileInfo,
+  MakeDirectoryOptions,
+  MoveFileOptions,
+  RecursiveOptions,
+} from './sandbox/file-changes.ts';
+export { SandboxFiles } from './sandbox/sandbox-files.ts';
 export type { FileContent } from './transport/upload.ts';
 export { ForkError } from './sandbox/forks.ts';
 export type { SandboxTree, SandboxTreeNode } from './sandbox/forks.ts';

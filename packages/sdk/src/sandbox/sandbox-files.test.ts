@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { errorBody, LoopbackServer, SANDBOX_ID } from '../testing/loopback-server.ts';
+
+const WIRE = {
+  name: 'a',
+  path: '/w/a',
+  type: 'symlink',
+  size: 1,
+  mode: '0777',
+  mtime: '2026-11-21T06:30:00.000Z',
+  target: 'b',
+  uid: 1000,
+  gid: 7,
+  user: 'app',
+};
+const PATH = `/v1/runs/${SANDBOX_ID}/files`;
+
+test('stat returns the entry with its owner', async () => {
+  await using server = await LoopbackServer.answering(200, WIRE);
+  assert.deepEqual(await server.sandbox().files.stat('/w/a b'), { ...WIRE, group: null });
+  assert.deepEqual([server.last.method, server.last.url], ['GET', `${PATH}/stat?path=%2Fw%2Fa%20b`]);
+});
+
+test('changes send only the fields that were given', async () => {
+  await using server = await LoopbackServer.answering(200, WIRE);
+  const { files } = server.sandbox();
+  for (const [call, route, body] of [
+    [() => files.mkdir('/d'), 'mkdir', { path: '/d' }],
+    [
+      () => files.mkdir('/d', { mode: 0o50, parents: false, user: 'app' }),
+      'mkdir',
+      { path: '/d', mode: '050', parents: false, user: 'app' },
+    ],
+    [() => files.move('/a', '/b'), 'move', { from: '/a', to: '/b' }],
+    [() => files.move('/a', '/b', { overwrite: true }), 'move', { from: '/a', to: '/b', overwrite: true }],
+    [() => files.chmod('/a', 0o644), 'chmod', { path: '/a', mode: '644' }],
+    [
+      () => files.chmod('/a', '755', { recursive: true }),
+      'chmod',
+      { path: '/a', mode: '755', recursive: true },
+    ],
+    [() => files.chown('/a', '1:2'), 'chown', { path: '/a', user: '1:2' }],
+  ] as const) {
+    assert.equal((await call()).uid, 1000);
+    assert.deepEqual([server.last.method, server.last.url], ['POST', `${PATH}/${route}`]);
+    assert.deepEqual(server.lastJson, body);
+  }
+});
+
+test('a removal has no answer to parse, and is recursive only when asked for', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    response.writeHead(204).end();
+  });
+  const { files } = server.sandbox();
+  await files.remove('/a');
+  assert.deepEqual([server.last.method, server.last.url], ['DELETE', `${PATH}?path=%2Fa`]);
+  await files.remove('/a', { recursive: true });
+  assert.equal(server.last.url, `${PATH}?path=%2Fa&recursive=true`);
+});
+
+test('an invalid mode is a TypeError before any request', async () => {
+  await using server = await LoopbackServer.answering(200, WIRE);
+  const { files } = server.sandbox();
+  await assert.rejects(files.chmod('/a', 0o10000), TypeError);
+  await assert.rejects(files.mkdir('/a', { mode: -1 }), TypeError);
+  assert.equal(server.seen.length, 0);
+});
+
+test('a move is not repeated: the first attempt may have moved the file', async () => {
+  await using server = await LoopbackServer.answering(503, errorBody('unavailable', 'try again'), {
+    'retry-after': '0',
+  });
+  await assert.rejects(server.sandbox({ maxRetries: 3 }).files.move('/a', '/b'), { code: 'unavailable' });
+  assert.equal(server.seen.length, 1);
+});

@@ -1,0 +1,104 @@
+import type { CallOptions } from '../transport/client-options.ts';
+import type { Transport } from '../transport/transport.ts';
+import {
+  changeFile,
+  removeFile,
+  statFile,
+  type FileInfo,
+  type MakeDirectoryOptions,
+  type MoveFileOptions,
+  type RecursiveOptions,
+} from './file-changes.ts';
+import { formatMode } from './files.ts';
+
+/**
+ * The files of a sandbox, apart from the transfer of single files. Available as `sandbox.files`. A relative path starts
+ * at the sandbox's working directory. All calls run as root in the sandbox. They reject with code `file_not_found`
+ * for a missing file, and with `file_error` for what the sandbox's kernel refuses; the message ends with the errno.
+ */
+export class SandboxFiles {
+  readonly #transport: Transport;
+  readonly #path: string;
+
+  /** Called by {@link Sandbox} only. */
+  constructor(transport: Transport, sandboxPath: string) {
+    this.#transport = transport;
+    this.#path = `${sandboxPath}/files`;
+  }
+
+  /**
+   * Describes a file or directory. A symbolic link is described itself; with a slash at the end of `path`, its target.
+   *
+   * @example
+   * const { type, size, user } = await sandbox.files.stat('/workspace/out.csv');
+   */
+  async stat(path: string, options: CallOptions = {}): Promise<FileInfo> {
+    return statFile(this.#transport, this.#path, path, options);
+  }
+
+  /**
+   * Creates a directory and its missing parents. Rejects with code `already_exists` if the name is taken by a file, or
+   * with `parents: false` by anything. Rejects with `TypeError` for an invalid `mode`.
+   *
+   * @example
+   * await sandbox.files.mkdir('/workspace/cache', { mode: 0o750 });
+   */
+  async mkdir(path: string, options: MakeDirectoryOptions = {}): Promise<FileInfo> {
+    const { mode, parents, user, signal } = options;
+    const body = { path, mode: formatMode(mode), parents, user };
+    return this.#change('mkdir', body, { idempotent: parents !== false, signal });
+  }
+
+  /**
+   * Moves or renames a file or directory in one step. `to` is the new path itself. Rejects with code `already_exists` if
+   * it is taken, unless `overwrite` is set. Nothing is copied: to another file system, use a command.
+   *
+   * @example
+   * await sandbox.files.move('/workspace/report.tmp', '/workspace/report.csv', { overwrite: true });
+   */
+  async move(from: string, to: string, options: MoveFileOptions = {}): Promise<FileInfo> {
+    const { overwrite, signal } = options;
+    return this.#change('move', { from, to, overwrite }, { idempotent: false, signal });
+  }
+
+  /**
+   * Removes a file, an empty directory, or, with `recursive`, a directory with everything in it. A symbolic link is
+   * removed itself.
+   *
+   * @example
+   * await sandbox.files.remove('/workspace/build', { recursive: true });
+   */
+  async remove(path: string, options: RecursiveOptions = {}): Promise<void> {
+    return removeFile(this.#transport, this.#path, path, options);
+  }
+
+  /**
+   * Changes permissions. `mode` is a number or octal text. Rejects with `TypeError` for an invalid number.
+   *
+   * @example
+   * await sandbox.files.chmod('/workspace/run.sh', 0o755);
+   */
+  async chmod(path: string, mode: number | string, options: RecursiveOptions = {}): Promise<FileInfo> {
+    const { recursive, signal } = options;
+    return this.#change('chmod', { path, mode: formatMode(mode), recursive }, { idempotent: true, signal });
+  }
+
+  /**
+   * Changes the owner: name, uid, `name:group` or `uid:gid`.
+   *
+   * @example
+   * await sandbox.files.chown('/workspace', 'node', { recursive: true });
+   */
+  async chown(path: string, user: string, options: RecursiveOptions = {}): Promise<FileInfo> {
+    const { recursive, signal } = options;
+    return this.#change('chown', { path, user, recursive }, { idempotent: true, signal });
+  }
+
+  #change(
+    route: 'mkdir' | 'move' | 'chmod' | 'chown',
+    body: Record<string, unknown>,
+    call: { idempotent: boolean; signal: AbortSignal | undefined },
+  ): Promise<FileInfo> {
+    return changeFile(this.#transport, this.#path, { route, body, ...call });
+  }
+}
