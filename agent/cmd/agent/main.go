@@ -113,6 +113,8 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"POST /shutdown":    power.Shutdown,
 
 		"GET /files/stat":    transfers.Stat,
+		"GET /files/archive": transfers.Archive,
+		"PUT /files/archive": transfers.Unpack,
 		"POST /files/mkdir":  transfers.MakeDirectory,
 		"POST /files/move":   transfers.Move,
 		"POST /files/remove": transfers.Remove,

@@ -30,6 +30,7 @@ func newRoutesOf(settings guest.Settings, root string) api.Router {
 		"PUT /files": service.Put, "GET /files": service.Get, "HEAD /files": service.Get, "GET /list": service.List,
 		"GET /files/stat": service.Stat, "POST /files/mkdir": service.MakeDirectory, "POST /files/move": service.Move,
 		"POST /files/remove": service.Remove, "POST /files/chmod": service.ChangeMode, "POST /files/chown": service.ChangeOwner,
+		"GET /files/archive": service.Archive, "PUT /files/archive": service.Unpack,
 	}
 }
 
