@@ -66,6 +66,7 @@ export type {
   MoveFileOptions,
   RecursiveOptions,
 } from './sandbox/file-changes.ts';
+export type { DownloadArchiveOptions, UnpackResult, UploadArchiveOptions } from './sandbox/file-archives.ts';
 export { SandboxFiles } from './sandbox/sandbox-files.ts';
 export type { FileContent } from './transport/upload.ts';
 export { ForkError } from './sandbox/forks.ts';

@@ -74,3 +74,30 @@ test('a move is not repeated: the first attempt may have moved the file', async 
   await assert.rejects(server.sandbox({ maxRetries: 3 }).files.move('/a', '/b'), { code: 'unavailable' });
   assert.equal(server.seen.length, 1);
 });
+
+test('an archive is sent and read byte for byte, with its format', async () => {
+  const bytes = Uint8Array.from({ length: 70_000 }, (_, index) => index % 256);
+  const result = { path: '/d', entries: 3, size: 9 };
+  await using server = await LoopbackServer.start(({ method }, response) => {
+    response.end(method === 'GET' ? bytes : JSON.stringify(result));
+  });
+  const { files } = server.sandbox();
+  assert.deepEqual(await files.uploadArchive('/d', bytes, { format: 'tar.gz', user: 'app' }), result);
+  assert.deepEqual(
+    [server.last.method, server.last.url],
+    ['PUT', `${PATH}/archive?path=%2Fd&format=tar.gz&user=app`],
+  );
+  assert.deepEqual(new Uint8Array(server.last.body), bytes);
+  const stream = await files.downloadArchive('/d');
+  assert.deepEqual(new Uint8Array(await new Response(stream).arrayBuffer()), bytes);
+  assert.deepEqual([server.last.method, server.last.url], ['GET', `${PATH}/archive?path=%2Fd`]);
+});
+
+test('an archive that is cut off fails the stream', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    response.writeHead(200);
+    response.write('begin', () => response.destroy());
+  });
+  const stream = await server.sandbox().files.downloadArchive('/d');
+  await assert.rejects(new Response(stream).arrayBuffer(), { code: 'connection_failed' });
+});

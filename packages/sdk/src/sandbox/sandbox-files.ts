@@ -1,5 +1,13 @@
 import type { CallOptions } from '../transport/client-options.ts';
 import type { Transport } from '../transport/transport.ts';
+import type { FileContent } from '../transport/upload.ts';
+import {
+  downloadArchive,
+  uploadArchive,
+  type DownloadArchiveOptions,
+  type UnpackResult,
+  type UploadArchiveOptions,
+} from './file-archives.ts';
 import {
   changeFile,
   removeFile,
@@ -92,6 +100,38 @@ export class SandboxFiles {
   async chown(path: string, user: string, options: RecursiveOptions = {}): Promise<FileInfo> {
     const { recursive, signal } = options;
     return this.#change('chown', { path, user, recursive }, { idempotent: true, signal });
+  }
+
+  /**
+   * Reads a directory with everything in it as a tar, as a stream. Names are relative to the directory. Read the stream
+   * to its end or cancel it; otherwise the connection stays open. The stream fails with {@link CoppiceError} if a file
+   * cannot be read, or the connection breaks.
+   *
+   * @example
+   * const stream = await sandbox.files.downloadArchive('/workspace/dist', { format: 'tar.gz' });
+   * await stream.pipeTo(Writable.toWeb(createWriteStream('dist.tar.gz')));
+   */
+  async downloadArchive(
+    path: string,
+    options: DownloadArchiveOptions = {},
+  ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
+    return downloadArchive(this.#transport, this.#path, path, options);
+  }
+
+  /**
+   * Unpacks a tar into a directory, which is created if it is missing. Files of the same name are replaced. A stream is
+   * sent as it is read and is never retried. Rejects with code `invalid_request` for an archive that is not whole or
+   * that leads out of the directory; the message says how many entries were written before.
+   *
+   * @example
+   * await sandbox.files.uploadArchive('/workspace', await readFile('site.tar.gz'), { format: 'tar.gz' });
+   */
+  async uploadArchive(
+    path: string,
+    content: FileContent,
+    options: UploadArchiveOptions = {},
+  ): Promise<UnpackResult> {
+    return uploadArchive(this.#transport, this.#path, path, { content, options });
   }
 
   #change(
