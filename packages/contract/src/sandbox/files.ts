@@ -64,3 +64,29 @@ export const FileDetails = FileEntry.extend({
   group: z.string().optional().describe("Name of the group, if the sandbox's /etc/group has one."),
 }).meta({ id: 'FileDetails' });
 export type FileDetails = z.infer<typeof FileDetails>;
+
+const ArchiveFormat = z
+  .enum(['tar', 'tar.gz'], { error: 'must be tar or tar.gz' })
+  .default('tar')
+  .describe('Default: tar.');
+
+/** Query of `GET /v1/runs/{id}/files/archive`. */
+export const ArchiveQuery = z.strictObject({ path: GuestPath, format: ArchiveFormat });
+export type ArchiveQuery = z.infer<typeof ArchiveQuery>;
+
+/** Query of `PUT /v1/runs/{id}/files/archive`. */
+export const UnpackQuery = ArchiveQuery.extend({
+  user: FileOwner.optional().describe(
+    "Owner of all that is written: name, uid, name:group or uid:gid. Default: the image's USER.",
+  ),
+});
+export type UnpackQuery = z.infer<typeof UnpackQuery>;
+
+export const UnpackResult = z
+  .object({
+    path: z.string().describe('The directory.'),
+    entries: z.int().min(0),
+    size: z.int().min(0).describe('Bytes of all files.'),
+  })
+  .meta({ id: 'UnpackResult' });
+export type UnpackResult = z.infer<typeof UnpackResult>;

@@ -17,12 +17,13 @@ const REFUSALS: ReadonlySet<ErrorCode> = new Set([
 export async function logChange<T>(
   append: (outcome: { complete?: false }) => Promise<unknown>,
   change: () => Promise<T>,
+  refusals: ReadonlySet<ErrorCode> = REFUSALS,
 ): Promise<T> {
   let changed: T;
   try {
     changed = await change();
   } catch (error) {
-    if (!(error instanceof AppError && REFUSALS.has(error.code))) await append({ complete: false });
+    if (!(error instanceof AppError && refusals.has(error.code))) await append({ complete: false });
     throw error;
   }
   await append({});

@@ -103,6 +103,8 @@ const USES: (() => Promise<number>)[] = [
   () => call('GET', '/files/stat?path=/a'),
   () => call('POST', '/files/mkdir', { body: { path: '/a' } }),
   () => call('DELETE', '/files?path=/a'),
+  () => call('GET', '/files/archive?path=/a'),
+  () => call('PUT', '/files/archive?path=/a', { raw: 'content' }),
   () => call('GET', '/proxy/80/'),
   () => connect('/exec/ws', { command: 'x' }),
   () => connect('/shell', { type: 'shell_run', id: 'a', command: 'x' }),

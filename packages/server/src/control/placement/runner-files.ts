@@ -1,12 +1,16 @@
 /** Calls of the agent, through the runner, about files, apart from their transfer (docs/reference/agent-protocol.md). */
+import type { Readable } from 'node:stream';
 import {
   AppError,
   FileDetails,
+  UnpackResult,
+  type ArchiveQuery,
   type ChangeFileMode,
   type ChangeFileOwner,
   type MakeDirectory,
   type MoveFile,
   type RemoveFileQuery,
+  type UnpackQuery,
 } from '@coppice/contract';
 import { z } from 'zod';
 import { readBounded } from './read-stream.ts';
@@ -24,7 +28,14 @@ import { fromGuest } from './runner-error.ts';
 const CHANGE_DEADLINE_MS = 60_000;
 /** An entry has two paths of at most 4 KiB, escaped. */
 const MAX_ENTRY_BYTES = 64 << 10;
-const ENTRY_DEADLINE_MS = 30_000;
+const HEAD_DEADLINE_MS = 30_000;
+
+export interface Unpacking extends UnpackQuery {
+  content: Readable;
+  /** Deadline for the whole upload, up to the agent's answer. */
+  deadlineMs: number;
+  signal: AbortSignal;
+}
 
 export class RunnerFiles {
   readonly #connection: RunnerConnection;
@@ -58,6 +69,28 @@ export class RunnerFiles {
     return this.#change(sandboxId, { route: 'chown', body });
   }
 
+  /** Returns an answer whose stream is the archive. */
+  openArchive(sandboxId: string, { path, format }: ArchiveQuery): Promise<RunnerAnswer> {
+    const request = get(agentPath(sandboxId, 'archive', { path, format }));
+    return this.#ask({ ...request, headDeadlineMs: HEAD_DEADLINE_MS });
+  }
+
+  async unpack(
+    sandboxId: string,
+    { path, format, user, content, deadlineMs, signal }: Unpacking,
+  ): Promise<UnpackResult> {
+    const query = { path, format, ...(user === undefined ? {} : { user }) };
+    const answer = await this.#ask({
+      method: 'PUT',
+      path: agentPath(sandboxId, 'archive', query),
+      headers: { 'content-type': 'application/octet-stream' },
+      body: content,
+      headDeadlineMs: deadlineMs,
+      signal,
+    });
+    return parse(answer, UnpackResult);
+  }
+
   async #change(
     sandboxId: string,
     { route, body }: { route: 'mkdir' | 'move' | 'chmod' | 'chown'; body: object },
@@ -81,7 +114,7 @@ function agentPath(sandboxId: string, route: string, query?: Record<string, stri
 }
 
 async function parse<T>(answer: RunnerAnswer, schema: z.ZodType<T>): Promise<T> {
-  const limits = { maxBytes: MAX_ENTRY_BYTES, deadlineMs: ENTRY_DEADLINE_MS };
+  const limits = { maxBytes: MAX_ENTRY_BYTES, deadlineMs: HEAD_DEADLINE_MS };
   return parseText((await readBounded(answer.stream, limits)).toString('utf8'), schema);
 }
 

@@ -101,7 +101,12 @@ const ROUTES: readonly Route[] = [
   [
     ['GET'],
     '/vms/:vm/agent/files/:route',
-    (parts, exchange) => joinAgent(parts, exchange, ['stat'], '/files'),
+    (parts, exchange) => joinAgent(parts, exchange, ['stat', 'archive'], '/files'),
+  ],
+  [
+    ['PUT'],
+    '/vms/:vm/agent/files/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['archive'], '/files'),
   ],
   [
     ['POST'],

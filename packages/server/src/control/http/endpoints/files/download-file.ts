@@ -1,16 +1,15 @@
-import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import http2 from 'node:http2';
 import { AppError, FilePathQuery } from '@coppice/contract';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
-import { watchEnd } from '../../../../lib/streams/whole-stream.ts';
 import type { AuditNote } from '../../../audit/audit-chain.ts';
 import type { RunnerAnswer } from '../../../placement/runner-connection.ts';
 import { answers, CONTENT, contents } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
+import { logContent, SAFE_HEADERS, whole } from '../../answers/guest-content.ts';
 import { beginRawAnswer } from '../../answers/raw-answer.ts';
 import { sendBody } from '../../answers/send-body.ts';
 
@@ -47,9 +46,11 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
               const answer = await runner.downloadFile(id, download);
               const head = buildHead(answer);
               if (method === 'HEAD') return sendHead(reply, answer, head);
-              await noteDownload(answer, () => audit.append(id, buildNote(path, head)));
+              await logContent(answer, () => audit.append(id, buildNote(path, head)));
               const body = { status: answer.status, headers: head.headers, stallMs: limits.transferStallMs };
-              return sendBody(reply, body, (raw) => pipeline(answer.stream, whole(answer, head), raw));
+              return sendBody(reply, body, (raw) =>
+                pipeline(answer.stream, whole(answer, head.sizeBytes), raw),
+              );
             },
             { mayWake: request.keyScope === 'full' },
           ),
@@ -71,16 +72,6 @@ function buildNote(path: string, { sizeBytes }: Head): AuditNote {
   return { event: 'file.download', data: { path, size: sizeBytes } };
 }
 
-/** Cancels the download when its audit entry cannot be appended: nothing is read without an entry. */
-async function noteDownload({ stream }: RunnerAnswer, append: () => Promise<unknown>): Promise<void> {
-  try {
-    await append();
-  } catch (error) {
-    stream.close(http2.constants.NGHTTP2_CANCEL);
-    throw error;
-  }
-}
-
 function sendHead(reply: FastifyReply, { stream, status }: RunnerAnswer, { headers }: Head): void {
   stream.close(http2.constants.NGHTTP2_CANCEL);
   beginRawAnswer(reply, status, headers).end();
@@ -91,13 +82,6 @@ interface Head {
   /** Null when the size is unknown until the end. */
   sizeBytes: number | null;
 }
-
-const SAFE_HEADERS = {
-  'content-type': 'application/octet-stream',
-  // The content is the guest's: a browser must not render it as a page of this origin.
-  'content-disposition': 'attachment',
-  'x-content-type-options': 'nosniff',
-};
 
 /** The guest chooses these headers, so only valid ones are passed on. Throws `guest_unreachable` for others. */
 function buildHead({ status, headers, stream }: RunnerAnswer): Head {
@@ -118,21 +102,4 @@ function buildHead({ status, headers, stream }: RunnerAnswer): Head {
     },
     sizeBytes: Number(length),
   };
-}
-
-/** Fails unless exactly the announced bytes pass, or, without an announced size, the agent itself ended the stream. */
-function whole({ stream }: RunnerAnswer, { sizeBytes }: Head): Transform {
-  const endsByItself = watchEnd(stream);
-  let left = sizeBytes ?? Infinity;
-  return new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      left -= chunk.length;
-      if (left < 0) done(new Error('more bytes than announced'));
-      else done(null, chunk);
-    },
-    flush(done) {
-      const isWhole = sizeBytes === null ? endsByItself() : left === 0;
-      done(isWhole ? null : new Error('the file was cut off'));
-    },
-  });
 }

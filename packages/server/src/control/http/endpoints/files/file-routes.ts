@@ -3,12 +3,14 @@ import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { addChangeFileMode } from './change-file-mode.ts';
 import { addChangeFileOwner } from './change-file-owner.ts';
+import { addDownloadArchive } from './download-archive.ts';
 import { addDownloadFile } from './download-file.ts';
 import { addListFiles } from './list-files.ts';
 import { addMakeDirectory } from './make-directory.ts';
 import { addMoveFile } from './move-file.ts';
 import { addRemoveFile } from './remove-file.ts';
 import { addStatFile } from './stat-file.ts';
+import { addUploadArchive } from './upload-archive.ts';
 import { addUploadFile } from './upload-file.ts';
 
 export function addFileRoutes(v1: App, parts: HttpParts): void {
@@ -21,4 +23,6 @@ export function addFileRoutes(v1: App, parts: HttpParts): void {
   addRemoveFile(v1, parts);
   addChangeFileMode(v1, parts);
   addChangeFileOwner(v1, parts);
+  addDownloadArchive(v1, parts);
+  addUploadArchive(v1, parts);
 }

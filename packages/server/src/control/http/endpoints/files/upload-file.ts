@@ -3,12 +3,9 @@ import type { FastifyRequest } from 'fastify';
 import { answers, CONTENT } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { FormFile, isForm } from '../../requests/form-file.ts';
-import { addRawBodies, cutOff, watchForStall } from '../../requests/raw-body.ts';
+import { addRawBodies, cutOff, UPLOAD_DEADLINE_MS, watchForStall } from '../../requests/raw-body.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
-
-/** Deadline of a whole upload. */
-const UPLOAD_DEADLINE_MS = 24 * 3_600_000;
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
 
