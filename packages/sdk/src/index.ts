@@ -67,6 +67,7 @@ export type {
   RecursiveOptions,
 } from './sandbox/file-changes.ts';
 export type { DownloadArchiveOptions, UnpackResult, UploadArchiveOptions } from './sandbox/file-archives.ts';
+export type { FileLink, FileLinkOptions } from './sandbox/file-links.ts';
 export { SandboxFiles } from './sandbox/sandbox-files.ts';
 export type { FileContent } from './transport/upload.ts';
 export { ForkError } from './sandbox/forks.ts';

@@ -101,3 +101,15 @@ test('an archive that is cut off fails the stream', async () => {
   const stream = await server.sandbox().files.downloadArchive('/d');
   await assert.rejects(new Response(stream).arrayBuffer(), { code: 'connection_failed' });
 });
+
+test('a link is for a download unless an upload is asked for', async () => {
+  const wire = { url: 'http://h/files/x.y', expires_at: '2026-11-21T06:30:00.000Z' };
+  await using server = await LoopbackServer.answering(201, wire);
+  const { files } = server.sandbox();
+  assert.deepEqual(await files.createLink('/a'), { url: wire.url, expiresAt: wire.expires_at });
+  assert.deepEqual(server.lastJson, { path: '/a', method: 'download' });
+  await files.createLink('/a', { method: 'upload', expiresIn: 5 });
+  assert.deepEqual(server.lastJson, { path: '/a', method: 'upload', expires_in: 5 });
+  assert.equal(server.last.url, `${PATH}/links`);
+  await assert.rejects(files.createLink('/a', { expires: 5 } as object), TypeError);
+});

@@ -17,6 +17,7 @@ import {
   type MoveFileOptions,
   type RecursiveOptions,
 } from './file-changes.ts';
+import { createFileLink, type FileLink, type FileLinkOptions } from './file-links.ts';
 import { formatMode } from './files.ts';
 
 /**
@@ -132,6 +133,17 @@ export class SandboxFiles {
     options: UploadArchiveOptions = {},
   ): Promise<UnpackResult> {
     return uploadArchive(this.#transport, this.#path, path, { content, options });
+  }
+
+  /**
+   * Creates a URL that reads or writes one file without the API key. It ends when it expires, when the API key is
+   * revoked, and with the sandbox. Throws `TypeError` for an unknown option.
+   *
+   * @example
+   * const { url } = await sandbox.files.createLink('/workspace/out.csv', { expiresIn: 600 });
+   */
+  async createLink(path: string, options: FileLinkOptions = {}): Promise<FileLink> {
+    return createFileLink(this.#transport, this.#path, path, options);
   }
 
   #change(

@@ -3,6 +3,7 @@ import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { addChangeFileMode } from './change-file-mode.ts';
 import { addChangeFileOwner } from './change-file-owner.ts';
+import { addCreateFileLink } from './create-file-link.ts';
 import { addDownloadArchive } from './download-archive.ts';
 import { addDownloadFile } from './download-file.ts';
 import { addListFiles } from './list-files.ts';
@@ -25,4 +26,5 @@ export function addFileRoutes(v1: App, parts: HttpParts): void {
   addChangeFileOwner(v1, parts);
   addDownloadArchive(v1, parts);
   addUploadArchive(v1, parts);
+  addCreateFileLink(v1, parts);
 }
