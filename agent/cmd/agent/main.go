@@ -115,6 +115,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"GET /files/stat":    transfers.Stat,
 		"GET /files/archive": transfers.Archive,
 		"PUT /files/archive": transfers.Unpack,
+		"GET /files/watch":   transfers.Watch,
 		"POST /files/mkdir":  transfers.MakeDirectory,
 		"POST /files/move":   transfers.Move,
 		"POST /files/remove": transfers.Remove,

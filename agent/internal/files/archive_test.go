@@ -20,7 +20,7 @@ import (
 	"coppice/agent/internal/api"
 )
 
-var modified = time.Date(2026, 11, 21, 6, 30, 0, 0, time.UTC)
+var packedAt = time.Date(2026, 11, 21, 6, 30, 0, 0, time.UTC)
 
 // pack makes a tar. Entries without a type are files whose content is their name.
 func pack(t *testing.T, entries ...tar.Header) []byte {
@@ -34,7 +34,7 @@ func pack(t *testing.T, entries ...tar.Header) []byte {
 		if entry.Mode == 0 {
 			entry.Mode = 0o640
 		}
-		entry.ModTime = modified
+		entry.ModTime = packedAt
 		if err := w.WriteHeader(&entry); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestAnArchiveSurvivesTheRoundTrip(t *testing.T) {
 	if err := errors.Join(os.WriteFile(from+"/large", bytes.Repeat([]byte("x"), 3*copyBytes+1), 0o755), os.Symlink("d/f", from+"/l")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(from+"/d/f", modified, modified); err != nil {
+	if err := os.Chtimes(from+"/d/f", packedAt, packedAt); err != nil {
 		t.Fatal(err)
 	}
 	for _, form := range []string{"tar", "tar.gz"} {
@@ -124,7 +124,7 @@ func TestAnArchiveSurvivesTheRoundTrip(t *testing.T) {
 		expectOwner(t, into+"/d/e", 1000, 1001, 0o755)
 		expectOwner(t, into+"/large", 1000, 1001, 0o755)
 		expectOwner(t, into+"/l", 1000, 1001, 0o777)
-		if info, err := os.Stat(into + "/d/f"); err != nil || !info.ModTime().Equal(modified) {
+		if info, err := os.Stat(into + "/d/f"); err != nil || !info.ModTime().Equal(packedAt) {
 			t.Error(info, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync/atomic"
 
 	"coppice/agent/internal/fault"
 	"coppice/agent/internal/guest"
@@ -19,6 +20,8 @@ type Service struct {
 	guest *guest.State
 	// root is the directory with the account files.
 	root string
+	// watches counts the open watches.
+	watches atomic.Int32
 }
 
 // New returns a Service for the guest whose account files are below root.

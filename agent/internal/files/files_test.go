@@ -31,6 +31,7 @@ func newRoutesOf(settings guest.Settings, root string) api.Router {
 		"GET /files/stat": service.Stat, "POST /files/mkdir": service.MakeDirectory, "POST /files/move": service.Move,
 		"POST /files/remove": service.Remove, "POST /files/chmod": service.ChangeMode, "POST /files/chown": service.ChangeOwner,
 		"GET /files/archive": service.Archive, "PUT /files/archive": service.Unpack,
+		"GET /files/watch": service.Watch,
 	}
 }
 
