@@ -156,7 +156,9 @@ describe('changes of files', () => {
   });
 
   it('packs no other file system', async () => {
-    await shell('mkdir -p /tmp/fs/other /tmp/fs/own && mount -t tmpfs none /tmp/fs/other && touch /tmp/fs/other/f /tmp/fs/own/f');
+    await shell(
+      'mkdir -p /tmp/fs/other /tmp/fs/own && mount -t tmpfs none /tmp/fs/other && touch /tmp/fs/other/f /tmp/fs/own/f',
+    );
     await writeFile(join(directory, 'fs.tar'), await bytesOf(await sandbox.files.downloadArchive('/tmp/fs')));
     const { stdout } = await run('tar', ['tf', join(directory, 'fs.tar')]);
     assert.deepEqual(stdout.trim().split('\n').sort(), ['other/', 'own/', 'own/f']);
@@ -173,10 +175,59 @@ describe('changes of files', () => {
     assert.equal((await fetch(upload.url)).status, 403);
   });
 
+  it('reports changes below a directory', { timeout: 120_000 }, async () => {
+    await shell('mkdir -p /tmp/w/d');
+    const changes = await sandbox.files.watch('/tmp/w', { recursive: true });
+    await shell(
+      'cd /tmp/w && mkdir -p n/m && echo x > n/m/f && mv n/m/f d/g && rm d/g && cd / && rm -r /tmp/w',
+    );
+    const seen = new Set<string>();
+    for await (const { type, path } of changes) seen.add(`${type} ${path}`);
+    for (const event of ['created /tmp/w/n', 'created /tmp/w/n/m', 'removed /tmp/w/n', 'removed /tmp/w/d'])
+      assert.ok(seen.has(event), `${event}: ${[...seen].join(', ')}`);
+  });
+
+  it('reports a rename with both paths', { timeout: 120_000 }, async () => {
+    await shell('mkdir -p /tmp/w2/d && touch /tmp/w2/a');
+    const changes = await sandbox.files.watch('/tmp/w2', { recursive: true });
+    await sandbox.files.move('/tmp/w2/a', '/tmp/w2/d/b');
+    for await (const event of changes) {
+      assert.deepEqual(event, { type: 'renamed', path: '/tmp/w2/d/b', from: '/tmp/w2/a', directory: false });
+      break;
+    }
+  });
+
+  it('loses no more than the kernel does when nothing reads', { timeout: 300_000 }, async () => {
+    await shell('mkdir -p /tmp/w3');
+    const changes = await sandbox.files.watch('/tmp/w3');
+    // Each round makes more events than fit into the buffers between the kernel and this reader.
+    await sandbox.exec('cd /tmp/w3 && for i in $(seq 60); do touch $(seq 1000); rm $(seq 1000); done', {
+      timeout: 250,
+    });
+    await shell('rmdir /tmp/w3');
+    let count = 0;
+    let isLost = false;
+    for await (const { type } of changes) {
+      count += 1;
+      isLost ||= type === 'lost';
+    }
+    assert.ok(isLost || count >= 120_000, `${count} events`);
+  });
+
   it('logs all of it', async () => {
     const events = new Set<string>();
     for await (const { event } of sandbox.audit()) events.add(event);
     for (const event of ['mkdir', 'move', 'remove', 'chmod', 'chown', 'upload', 'download'])
       assert.ok(events.has(`file.${event}`), event);
+  });
+
+  it('ends a watch with the state of the sandbox', { timeout: 120_000 }, async () => {
+    await shell('mkdir -p /tmp/w4');
+    const changes = await sandbox.files.watch('/tmp/w4');
+    const ended = assert.rejects(changes.next(), { code: 'invalid_state' });
+    await sandbox.hibernate();
+    await ended;
+    await sandbox.resume();
+    assert.equal((await sandbox.files.stat('/tmp/w4')).type, 'dir');
   });
 });

@@ -27,6 +27,7 @@ export * from './network-policy/rule-context.ts';
 export * from './sandbox/commands.ts';
 export * from './sandbox/exec.ts';
 export * from './sandbox/file-changes.ts';
+export * from './sandbox/file-events.ts';
 export * from './sandbox/file-links.ts';
 export * from './sandbox/files.ts';
 export * from './sandbox/forks.ts';

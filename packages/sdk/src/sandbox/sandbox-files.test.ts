@@ -113,3 +113,52 @@ test('a link is for a download unless an upload is asked for', async () => {
   assert.equal(server.last.url, `${PATH}/links`);
   await assert.rejects(files.createLink('/a', { expires: 5 } as object), TypeError);
 });
+
+/** Starts a service whose watches send these events and then end. */
+async function startWatched(...events: object[]): Promise<LoopbackServer> {
+  return LoopbackServer.start((_, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.end(`:\n\n${events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('')}`);
+  });
+}
+
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
+
+test('a watch yields changes up to the end of the directory', async () => {
+  await using server = await startWatched(
+    { type: 'created', path: '/w/a', directory: true },
+    { type: 'of a later version' },
+    { type: 'renamed', path: '/w/b', from: '/w/a', directory: false },
+    { type: 'lost' },
+    { type: 'ended', path: '/w' },
+  );
+  const events = await collect(await server.sandbox().files.watch('/w', { recursive: true }));
+  assert.deepEqual(events, [
+    { type: 'created', path: '/w/a', directory: true },
+    { type: 'renamed', path: '/w/b', from: '/w/a', directory: false },
+    { type: 'lost', path: null },
+  ]);
+  assert.equal(server.last.url, `${PATH}/watch?path=%2Fw&recursive=true`);
+});
+
+test('a watch that ends with an error, or without an end, throws', async () => {
+  const error = { code: 'invalid_state', message: 'the sandbox is hibernated' };
+  await using ended = await startWatched({ type: 'error', data: error.message, error });
+  await assert.rejects(collect(await ended.sandbox().files.watch('/w')), { code: 'invalid_state' });
+  await using cut = await startWatched({ type: 'created', path: '/w/a', directory: false });
+  await assert.rejects(collect(await cut.sandbox().files.watch('/w')), { code: 'connection_failed' });
+});
+
+test('leaving the loop closes the connection of the watch', { timeout: 10_000 }, async () => {
+  const closed = Promise.withResolvers<void>();
+  await using server = await LoopbackServer.start((_, response) => {
+    response.once('close', () => closed.resolve());
+    response.write('data: {"type":"created","path":"/w/a","directory":false}\n\n');
+  });
+  for await (const _ of await server.sandbox().files.watch('/w')) break;
+  await closed.promise;
+});

@@ -17,6 +17,7 @@ import {
   type MoveFileOptions,
   type RecursiveOptions,
 } from './file-changes.ts';
+import { watchFiles, type FileEvent, type WatchFilesOptions } from './file-events.ts';
 import { createFileLink, type FileLink, type FileLinkOptions } from './file-links.ts';
 import { formatMode } from './files.ts';
 
@@ -144,6 +145,22 @@ export class SandboxFiles {
    */
   async createLink(path: string, options: FileLinkOptions = {}): Promise<FileLink> {
     return createFileLink(this.#transport, this.#path, path, options);
+  }
+
+  /**
+   * Watches a directory. Resolves when the watch has begun; iterate over the result for the changes from then on. It
+   * returns when the directory is gone, and throws {@link CoppiceError} with code `invalid_state` when the sandbox ends
+   * or hibernates. Leaving the loop, or an abort, ends the watch.
+   *
+   * @example
+   * const changes = await sandbox.files.watch('/workspace', { recursive: true });
+   * for await (const { type, path } of changes) console.log(type, path);
+   */
+  async watch(
+    path: string,
+    options: WatchFilesOptions = {},
+  ): Promise<AsyncGenerator<FileEvent, void, undefined>> {
+    return watchFiles(this.#transport, this.#path, path, options);
   }
 
   #change(

@@ -104,6 +104,7 @@ const USES: (() => Promise<number>)[] = [
   () => call('POST', '/files/mkdir', { body: { path: '/a' } }),
   () => call('DELETE', '/files?path=/a'),
   () => call('GET', '/files/archive?path=/a'),
+  () => call('GET', '/files/watch?path=/a'),
   () => call('PUT', '/files/archive?path=/a', { raw: 'content' }),
   () => call('GET', '/proxy/80/'),
   () => connect('/exec/ws', { command: 'x' }),

@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream';
 import {
   AppError,
+  FileChange,
   FileDetails,
   UnpackResult,
   type ArchiveQuery,
@@ -11,9 +12,10 @@ import {
   type MoveFile,
   type RemoveFileQuery,
   type UnpackQuery,
+  type WatchFilesQuery,
 } from '@coppice/contract';
 import { z } from 'zod';
-import { readBounded } from './read-stream.ts';
+import { readBounded, readLines } from './read-stream.ts';
 import {
   get,
   send,
@@ -29,6 +31,12 @@ const CHANGE_DEADLINE_MS = 60_000;
 /** An entry has two paths of at most 4 KiB, escaped. */
 const MAX_ENTRY_BYTES = 64 << 10;
 const HEAD_DEADLINE_MS = 30_000;
+/** The agent reads all directories first. */
+const WATCH_DEADLINE_MS = 60_000;
+/** A rename has two paths. */
+const MAX_LINE_BYTES = 64 << 10;
+/** The agent sends an empty line every 30 s. */
+const WATCH_IDLE_MS = 100_000;
 
 export interface Unpacking extends UnpackQuery {
   content: Readable;
@@ -91,6 +99,12 @@ export class RunnerFiles {
     return parse(answer, UnpackResult);
   }
 
+  /** Resolves when all changes from then on are reported, with an answer for {@link readChanges}. */
+  openWatch(sandboxId: string, { path, recursive }: WatchFilesQuery): Promise<RunnerAnswer> {
+    const request = get(agentPath(sandboxId, 'watch', { path, recursive: String(recursive) }));
+    return this.#ask({ ...request, headDeadlineMs: WATCH_DEADLINE_MS });
+  }
+
   async #change(
     sandboxId: string,
     { route, body }: { route: 'mkdir' | 'move' | 'chmod' | 'chown'; body: object },
@@ -105,6 +119,20 @@ export class RunnerFiles {
     } catch (error) {
       throw fromGuest(error);
     }
+  }
+}
+
+/** Yields changes until the stream ends. It may also have been cut off: only the change `ended` is an end. */
+export async function* readChanges(
+  { stream }: RunnerAnswer,
+  signal: AbortSignal,
+): AsyncGenerator<FileChange> {
+  const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: WATCH_IDLE_MS, signal };
+  try {
+    for await (const line of readLines(stream, limits)) yield parseText(line, FileChange);
+  } catch (cause) {
+    if (cause instanceof AppError) throw cause;
+    throw new AppError('guest_unreachable', 'the watch of files was cut off', { cause });
   }
 }
 

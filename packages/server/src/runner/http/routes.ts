@@ -101,7 +101,7 @@ const ROUTES: readonly Route[] = [
   [
     ['GET'],
     '/vms/:vm/agent/files/:route',
-    (parts, exchange) => joinAgent(parts, exchange, ['stat', 'archive'], '/files'),
+    (parts, exchange) => joinAgent(parts, exchange, ['stat', 'archive', 'watch'], '/files'),
   ],
   [
     ['PUT'],

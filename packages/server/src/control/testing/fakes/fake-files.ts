@@ -4,6 +4,7 @@ import { AppError } from '@coppice/contract';
 import { answer } from './fake-answers.ts';
 import { FakeArchives } from './fake-archives.ts';
 import { FakeFileChanges } from './fake-file-changes.ts';
+import { FakeFileWatches } from './fake-file-watches.ts';
 
 export interface Upload {
   path: string;
@@ -20,6 +21,7 @@ export class FakeFiles {
   readonly contents = new Map<string, Buffer>();
   readonly changes = new FakeFileChanges(this.contents);
   readonly archives = new FakeArchives();
+  readonly watches = new FakeFileWatches();
   readonly uploads: Upload[] = [];
   /** Called for each chunk of an upload; may throw the error to answer instead. */
   onUpload: () => void = () => undefined;

@@ -13,6 +13,7 @@ import { addRemoveFile } from './remove-file.ts';
 import { addStatFile } from './stat-file.ts';
 import { addUploadArchive } from './upload-archive.ts';
 import { addUploadFile } from './upload-file.ts';
+import { addWatchFiles } from './watch-files.ts';
 
 export function addFileRoutes(v1: App, parts: HttpParts): void {
   addUploadFile(v1, parts);
@@ -27,4 +28,5 @@ export function addFileRoutes(v1: App, parts: HttpParts): void {
   addDownloadArchive(v1, parts);
   addUploadArchive(v1, parts);
   addCreateFileLink(v1, parts);
+  addWatchFiles(v1, parts);
 }
