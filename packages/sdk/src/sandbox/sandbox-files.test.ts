@@ -154,11 +154,12 @@ test('a watch that ends with an error, or without an end, throws', async () => {
 });
 
 test('leaving the loop closes the connection of the watch', { timeout: 10_000 }, async () => {
-  const closed = Promise.withResolvers<void>();
+  let noteClose: () => void = () => undefined;
+  const closed = new Promise<void>((resolve) => (noteClose = resolve));
   await using server = await LoopbackServer.start((_, response) => {
-    response.once('close', () => closed.resolve());
+    response.once('close', noteClose);
     response.write('data: {"type":"created","path":"/w/a","directory":false}\n\n');
   });
   for await (const _ of await server.sandbox().files.watch('/w')) break;
-  await closed.promise;
+  await closed;
 });
