@@ -112,6 +112,16 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"GET /metrics":      metrics.Get,
 		"POST /shutdown":    power.Shutdown,
 
+		"GET /files/stat":    transfers.Stat,
+		"GET /files/archive": transfers.Archive,
+		"PUT /files/archive": transfers.Unpack,
+		"GET /files/watch":   transfers.Watch,
+		"POST /files/mkdir":  transfers.MakeDirectory,
+		"POST /files/move":   transfers.Move,
+		"POST /files/remove": transfers.Remove,
+		"POST /files/chmod":  transfers.ChangeMode,
+		"POST /files/chown":  transfers.ChangeOwner,
+
 		"POST /commands":        detached.Start,
 		"GET /commands":         detached.List,
 		"DELETE /commands":      detached.Remove,

@@ -157,16 +157,23 @@ func (u *upload) write(ctx context.Context, target *place, body io.Reader) (int6
 
 // createTemporary returns a file whose name is relative to the directory.
 func createTemporary(directory int) (*os.File, error) {
-	var random [8]byte
-	if _, err := rand.Read(random[:]); err != nil {
+	name, err := temporaryName()
+	if err != nil {
 		return nil, err
 	}
-	name := ".coppice-" + hex.EncodeToString(random[:])
 	fd, err := unix.Openat(directory, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+func temporaryName() (string, error) {
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", err
+	}
+	return ".coppice-" + hex.EncodeToString(random[:]), nil
 }
 
 func (u *upload) fill(file *os.File, mode uint32, body io.Reader) (int64, error) {

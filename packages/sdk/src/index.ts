@@ -60,6 +60,16 @@ export type {
   UploadOptions,
   UploadResult,
 } from './sandbox/files.ts';
+export type {
+  FileInfo,
+  MakeDirectoryOptions,
+  MoveFileOptions,
+  RecursiveOptions,
+} from './sandbox/file-changes.ts';
+export type { DownloadArchiveOptions, UnpackResult, UploadArchiveOptions } from './sandbox/file-archives.ts';
+export type { FileLink, FileLinkOptions } from './sandbox/file-links.ts';
+export type { FileEvent, WatchFilesOptions } from './sandbox/file-events.ts';
+export { SandboxFiles } from './sandbox/sandbox-files.ts';
 export type { FileContent } from './transport/upload.ts';
 export { ForkError } from './sandbox/forks.ts';
 export type { SandboxTree, SandboxTreeNode } from './sandbox/forks.ts';

@@ -29,6 +29,12 @@ const Policy = z.object({
   sha256: z.string().describe('Hash of the canonical JSON of {default, allow, deny}.'),
 });
 const Size = z.int().describe('Bytes.');
+const Recursive = z.boolean().describe('Whether everything in the directory was meant, too.');
+const Archive = z.string().optional().describe('Format, when a whole directory was moved as an archive.');
+const Complete = z
+  .literal(false)
+  .optional()
+  .describe('Present when the request failed in the sandbox: a part of it may have been done.');
 
 /** Data of each kind of event. A kind has the fields of the specification, and may have more. */
 export const AUDIT_EVENTS = {
@@ -85,13 +91,25 @@ export const AUDIT_EVENTS = {
     duration_ms: z.int(),
     start_seq: z.int().describe('The `seq` of the matching terminal.opened.'),
   }),
-  'file.upload': z.object({ path: Path, size: Size }),
+  'file.upload': z.object({
+    path: Path,
+    size: Size.nullable().describe('null for an archive that was not unpacked completely.'),
+    archive: Archive,
+    entries: z.int().nullable().optional().describe('Of an archive; null as for `size`.'),
+    complete: Complete,
+  }),
   'file.download': z.object({
     path: Path,
     size: Size.nullable().describe(
-      'Bytes to be sent when the download began; null for a file whose size is unknown.',
+      'Bytes to be sent when the download began; null for an archive, or a file whose size is unknown.',
     ),
+    archive: Archive,
   }),
+  'file.mkdir': z.object({ path: Path, complete: Complete }),
+  'file.move': z.object({ path: Path, to: Path, complete: Complete }),
+  'file.remove': z.object({ path: Path, recursive: Recursive, complete: Complete }),
+  'file.chmod': z.object({ path: Path, mode: z.string(), recursive: Recursive, complete: Complete }),
+  'file.chown': z.object({ path: Path, user: z.string(), recursive: Recursive, complete: Complete }),
   'credential.proxied': z.object({
     service: z.string(),
     method: z.string(),

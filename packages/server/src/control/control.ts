@@ -12,6 +12,7 @@ import type { Bootstrapped } from './accounts/bootstrap/bootstrapped.ts';
 import { KeyEnds } from './auth/key-ends.ts';
 import { KeyGuesses } from './auth/key-guesses.ts';
 import { KeyUses } from './auth/key-uses.ts';
+import { FileLinks } from './auth/file-links.ts';
 import { Tickets } from './auth/tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
 import { connectDatabase } from './db/connect-database.ts';
@@ -190,9 +191,11 @@ function openAccess(
   stack: AsyncDisposableStack,
 ) {
   const tickets = new Tickets(masterKey);
+  const fileLinks = new FileLinks(masterKey);
   return {
     tickets,
-    authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets })),
+    fileLinks,
+    authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets, fileLinks })),
     keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
     keyEnds: stack.use(new KeyEnds(db, log)),
     keyUses: stack.use(new KeyUses(db, log)),

@@ -32,7 +32,7 @@ export class KeyGuesses {
 
   /** Runs `authenticate`. Throws `rate_limited` instead if the address has failed too often. */
   async check<T>(address: string, credential: Credential, authenticate: () => Promise<T>): Promise<T> {
-    const shown = 'ticket' in credential ? credential.ticket : credential.authorization;
+    const shown = textOf(credential);
     // A request without a credential is no guess.
     if (shown === undefined) return authenticate();
     const digest = createHash('sha256').update(shown).digest('base64');
@@ -61,4 +61,9 @@ export class KeyGuesses {
     const oldest = this.#good.keys().next();
     if (this.#good.size > MAX_GOOD && oldest.done !== true) this.#good.delete(oldest.value);
   }
+}
+
+function textOf(credential: Credential): string | undefined {
+  if ('ticket' in credential) return credential.ticket;
+  return 'link' in credential ? credential.link : credential.authorization;
 }

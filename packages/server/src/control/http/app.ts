@@ -28,6 +28,8 @@ declare module 'fastify' {
     describedAs?: string;
     /** Credential that the query may carry instead of `Authorization`: browsers send no headers with a WebSocket. */
     credentialInQuery?: 'ticket' | 'ticket or key';
+    /** The credential is the path parameter `token`. */
+    isFileLink?: boolean;
     /** Access that a route below /v1 needs of the key. Every such route declares it. */
     access?: KeyAccess;
     /** Members who may use a route below /account/organizations/{organization}. */

@@ -4,6 +4,7 @@ import type { AuditLog } from '../audit/audit-log.ts';
 import type { AuditStore } from '../audit/audit-store.ts';
 import type { TeamSecrets } from '../audit/team-secrets.ts';
 import type { Authenticate } from '../auth/authenticator.ts';
+import type { FileLinks } from '../auth/file-links.ts';
 import type { KeyEnds } from '../auth/key-ends.ts';
 import type { KeyGuesses } from '../auth/key-guesses.ts';
 import type { KeyUses } from '../auth/key-uses.ts';
@@ -39,6 +40,7 @@ export interface HttpParts {
   accounts: Accounts;
   teamSecrets: TeamSecrets;
   tickets: Tickets;
+  fileLinks: FileLinks;
   sandboxes: Sandboxes;
   commands: Commands;
   audit: AuditLog;

@@ -28,7 +28,6 @@ import { addDeletePreview } from './endpoints/ports/delete-preview.ts';
 import { addDeleteRegistry } from './endpoints/images/delete-registry.ts';
 import { addDeleteRun } from './endpoints/runs/delete-run.ts';
 import { addDeleteSnapshot } from './endpoints/copies/delete-snapshot.ts';
-import { addDownloadFile } from './endpoints/files/download-file.ts';
 import { addExecStream } from './endpoints/exec/exec-stream.ts';
 import { addExecWebSocket } from './endpoints/exec/exec-websocket.ts';
 import { addExec } from './endpoints/exec/exec.ts';
@@ -41,7 +40,6 @@ import { addGetStatement } from './endpoints/records/get-statement.ts';
 import { addGetTree } from './endpoints/runs/get-tree.ts';
 import { addGetUsage } from './endpoints/records/get-usage.ts';
 import { addHibernateRun } from './endpoints/copies/hibernate-run.ts';
-import { addListFiles } from './endpoints/files/list-files.ts';
 import { addListHistory } from './endpoints/runs/list-history.ts';
 import { addListImages } from './endpoints/images/list-images.ts';
 import { addListNetworkProfiles } from './endpoints/network/list-network-profiles.ts';
@@ -59,7 +57,7 @@ import { addResumeRun } from './endpoints/copies/resume-run.ts';
 import { addRollbackRun } from './endpoints/copies/rollback-run.ts';
 import { addShellWebSocket } from './endpoints/exec/shell-websocket.ts';
 import { addTerminalWebSocket } from './endpoints/exec/terminal-websocket.ts';
-import { addUploadFile } from './endpoints/files/upload-file.ts';
+import { addFileRoutes } from './endpoints/files/file-routes.ts';
 import type { HttpParts } from './parts.ts';
 
 const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
@@ -115,9 +113,7 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addCreatePreview,
   addListPreviews,
   addDeletePreview,
-  addUploadFile,
-  addDownloadFile,
-  addListFiles,
+  addFileRoutes,
   addListImages,
   addBuildImage,
   addPutRegistry,

@@ -25,6 +25,7 @@ import type { RegistryLogin } from '../registries/registries.ts';
 import { RunnerCaptures } from './runner-captures.ts';
 import { RunnerCommands } from './runner-commands.ts';
 import { RunnerDisks } from './runner-disks.ts';
+import { RunnerFiles } from './runner-files.ts';
 import { fromGuest } from './runner-error.ts';
 import {
   get,
@@ -92,6 +93,7 @@ export class RunnerClient {
   readonly captures: RunnerCaptures;
   readonly commands: RunnerCommands;
   readonly disks: RunnerDisks;
+  readonly files: RunnerFiles;
   readonly #connection: RunnerConnection;
 
   constructor(connection: RunnerConnection) {
@@ -99,6 +101,7 @@ export class RunnerClient {
     this.captures = new RunnerCaptures(connection);
     this.commands = new RunnerCommands(connection);
     this.disks = new RunnerDisks(connection);
+    this.files = new RunnerFiles(connection);
   }
 
   status(): Promise<RunnerStatus> {

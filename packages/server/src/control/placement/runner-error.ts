@@ -57,6 +57,7 @@ const GUEST_CODES: ReadonlySet<ErrorCode> = new Set([
   'invalid_request',
   'invalid_image',
   'not_found',
+  'already_exists',
   'file_not_found',
   'file_error',
   'invalid_state',

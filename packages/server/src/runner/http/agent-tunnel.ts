@@ -126,6 +126,7 @@ const AGENT_CODES = new Set<ErrorCode>([
   'invalid_request',
   'invalid_image',
   'invalid_state',
+  'already_exists',
   'file_not_found',
   'file_error',
   'disk_full',

@@ -99,6 +99,21 @@ const ROUTES: readonly Route[] = [
     (parts, exchange) => joinAgent(parts, exchange, ['files', 'list', 'metrics', 'commands']),
   ],
   [
+    ['GET'],
+    '/vms/:vm/agent/files/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['stat', 'archive', 'watch'], '/files'),
+  ],
+  [
+    ['PUT'],
+    '/vms/:vm/agent/files/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['archive'], '/files'),
+  ],
+  [
+    ['POST'],
+    '/vms/:vm/agent/files/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['mkdir', 'move', 'remove', 'chmod', 'chown'], '/files'),
+  ],
+  [
     ['POST'],
     '/vms/:vm/agent/commands/:route',
     (parts, exchange) => joinAgent(parts, exchange, ['stdin', 'signal'], '/commands'),

@@ -1,4 +1,4 @@
-/** Authenticates requests by an API key or a ticket. */
+/** Authenticates requests by an API key, a ticket, or a link to a file. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Credential } from '../../auth/authenticator.ts';
 import { endWithKey } from './end-with-key.ts';
@@ -26,6 +26,8 @@ export async function authenticate(
 }
 
 function readCredential({ headers, params, query, routeOptions }: FastifyRequest): Credential {
+  const { token: link } = params as { token?: unknown };
+  if (routeOptions.config.isFileLink === true) return { link: String(link) };
   const { authorization } = headers;
   const { credentialInQuery } = routeOptions.config;
   if (authorization !== undefined || credentialInQuery === undefined) return { authorization };

@@ -63,6 +63,7 @@ before(async () => {
   await call('POST', `/v1/disks/${ids['disk']}/snapshots`, keys.full, { name: ids['diskSnapshot'] });
   const upload = `/v1/runs/${run.id}/files/upload?path=/etc/hostname`;
   await harness.fetch('POST', upload, { apiKey: keys.full, raw: 'one' });
+  harness.runner.files.archives.contents.set('/etc/hostname', Buffer.from('packed'));
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, month: new Date().toISOString().slice(0, 7) });
   operations = (await listOperations(harness)).filter(({ path }) => path.startsWith('/v1/'));
 });

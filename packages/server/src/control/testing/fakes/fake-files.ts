@@ -2,6 +2,9 @@
 import type { ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { answer } from './fake-answers.ts';
+import { FakeArchives } from './fake-archives.ts';
+import { FakeFileChanges } from './fake-file-changes.ts';
+import { FakeFileWatches } from './fake-file-watches.ts';
 
 export interface Upload {
   path: string;
@@ -16,6 +19,9 @@ export interface Upload {
 
 export class FakeFiles {
   readonly contents = new Map<string, Buffer>();
+  readonly changes = new FakeFileChanges(this.contents);
+  readonly archives = new FakeArchives();
+  readonly watches = new FakeFileWatches();
   readonly uploads: Upload[] = [];
   /** Called for each chunk of an upload; may throw the error to answer instead. */
   onUpload: () => void = () => undefined;

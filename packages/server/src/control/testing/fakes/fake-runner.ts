@@ -369,6 +369,9 @@ export class FakeRunner implements AsyncDisposable {
     if (!this.vms.has(id)) throw noVm(id);
     if (this.onAgent(id, stream)) return undefined;
     if (await this.commands.take(stream, id, action, url.searchParams)) return undefined;
+    if (await this.files.changes.take(stream, action, url.searchParams)) return undefined;
+    if (this.files.watches.take(stream, action, url.searchParams)) return undefined;
+    if (await this.files.archives.take(stream, action, url.searchParams)) return undefined;
     if (action === 'POST /agent/exec') return this.#exec(stream);
     if (action === 'POST /agent/shell') return this.#openProcess(stream, this.onShell);
     if (action === 'POST /agent/terminal') return this.#openProcess(stream, this.onTerminal);

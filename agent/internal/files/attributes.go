@@ -1,0 +1,130 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"coppice/agent/internal/api"
+	"coppice/agent/internal/fault"
+)
+
+// attribute changes something of files: of one that a path names, following symlinks, and of one in a tree.
+type attribute struct {
+	path string
+	name string
+	set  func(asked string) error
+	// setIn never follows a symlink.
+	setIn func(n *node) error
+}
+
+// ChangeMode answers POST /files/chmod.
+func (s *Service) ChangeMode(w http.ResponseWriter, r *http.Request) error {
+	wanted := struct {
+		Path      string `json:"path"`
+		Mode      string `json:"mode"`
+		Recursive bool   `json:"recursive"`
+	}{}
+	if err := api.ReadJSON(r, &wanted); err != nil {
+		return err
+	}
+	asked, err := s.absolute("path", wanted.Path)
+	if err != nil {
+		return err
+	}
+	mode, err := parseMode(wanted.Mode)
+	if err != nil {
+		return err
+	}
+	if mode == noMode {
+		return fault.Invalid("mode: is missing; give an octal mode such as 644")
+	}
+	return s.change(w, r, &attribute{
+		path:  path.Clean(asked),
+		name:  "mode",
+		set:   func(asked string) error { return unix.Fchmodat(unix.AT_FDCWD, asked, uint32(mode), 0) },
+		setIn: func(n *node) error { return setModeIn(n, uint32(mode)) },
+	}, wanted.Recursive)
+}
+
+// setModeIn leaves out symlinks, which have no mode, and pipes, sockets and devices: opening one may have an effect, and
+// before Linux 6.6 a mode can only be set through a symlink or on an open file.
+func setModeIn(n *node, mode uint32) error {
+	kind := n.stat.Mode & unix.S_IFMT
+	if kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		return nil
+	}
+	fd, err := unix.Openat(n.at(), n.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Fchmod(fd, mode), unix.Close(fd))
+}
+
+// ChangeOwner answers POST /files/chown.
+func (s *Service) ChangeOwner(w http.ResponseWriter, r *http.Request) error {
+	wanted := struct {
+		Path      string `json:"path"`
+		User      string `json:"user"`
+		Recursive bool   `json:"recursive"`
+	}{}
+	if err := api.ReadJSON(r, &wanted); err != nil {
+		return err
+	}
+	asked, err := s.absolute("path", wanted.Path)
+	if err != nil {
+		return err
+	}
+	if wanted.User == "" {
+		return fault.Invalid("user: is missing; give a name, uid, name:group or uid:gid")
+	}
+	owner, err := s.resolveOwner(wanted.User)
+	if err != nil {
+		return err
+	}
+	uid, gid := int(owner.UID), int(owner.GID)
+	return s.change(w, r, &attribute{
+		path:  path.Clean(asked),
+		name:  "owner",
+		set:   func(asked string) error { return unix.Fchownat(unix.AT_FDCWD, asked, uid, gid, 0) },
+		setIn: func(n *node) error { return unix.Fchownat(n.at(), n.name, uid, gid, unix.AT_SYMLINK_NOFOLLOW) },
+	}, wanted.Recursive)
+}
+
+func (s *Service) change(w http.ResponseWriter, r *http.Request, wanted *attribute, recursive bool) error {
+	ctx, cancel := context.WithTimeout(r.Context(), changeLimit)
+	defer cancel()
+	if err := wanted.set(wanted.path); err != nil {
+		return fault.FromFile("cannot set the "+wanted.name+" of "+wanted.path, err)
+	}
+	if recursive {
+		if err := wanted.changeBelow(ctx); err != nil {
+			return err
+		}
+	}
+	return s.answerEntry(w, wanted.path)
+}
+
+func (a *attribute) changeBelow(ctx context.Context) error {
+	directory, err := os.OpenFile(a.path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return fault.FromFile("cannot open "+a.path, err)
+	}
+	defer closeLogged(directory)
+	changes := &walk{context: ctx}
+	changes.enter = func(n *node) (bool, error) {
+		err := a.setIn(n)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return false, fault.FromFile("cannot set the "+a.name+" of "+n.path, err)
+		}
+		return n.isDirectory(), nil
+	}
+	return changes.explain(changes.below(directory, a.path, 0))
+}

@@ -1,0 +1,105 @@
+package files
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path"
+	"time"
+
+	"coppice/agent/internal/fault"
+)
+
+const (
+	// maxWatches leaves the guest's root most of the kernel's 128 inotify instances.
+	maxWatches = 32
+	// watchBeat is the time between empty lines of a quiet watch.
+	watchBeat = 30 * time.Second
+	// pairWait is how long the first half of a rename waits for the second. The kernel reports both at once.
+	pairWait = 100 * time.Millisecond
+)
+
+// event is a line of a watch. From is set for a rename only.
+type event struct {
+	Type      string `json:"type"`
+	Path      string `json:"path,omitempty"`
+	From      string `json:"from,omitempty"`
+	Directory bool   `json:"directory,omitempty"`
+}
+
+// The types of events.
+const (
+	eventCreated    = "created"
+	eventModified   = "modified"
+	eventAttributes = "attributes"
+	eventRemoved    = "removed"
+	eventRenamed    = "renamed"
+	// eventLost means that events are missing: the kernel's queue was full, or a directory is not watched.
+	eventLost = "lost"
+	// eventEnded is the last event: the directory itself was removed, moved or unmounted.
+	eventEnded = "ended"
+)
+
+// Watch answers GET /files/watch: a line of JSON for each change below a directory, until the client leaves or the
+// directory is gone. A client that does not read makes the kernel's queue overflow; nothing is queued here.
+func (s *Service) Watch(w http.ResponseWriter, r *http.Request) error {
+	query := r.URL.Query()
+	asked, err := s.locate(query)
+	if err != nil {
+		return err
+	}
+	if s.watches.Add(1) > maxWatches {
+		s.watches.Add(-1)
+		return fault.New(fault.InvalidState, "the sandbox has %d watches of files, which is the limit; end one", maxWatches)
+	}
+	defer s.watches.Add(-1)
+	watched, err := openWatch(r.Context(), path.Clean(asked), query.Get("recursive") == "true")
+	if err != nil {
+		return err
+	}
+	defer closeUnlessClosed(watched.queue)
+	stop := context.AfterFunc(r.Context(), func() { closeUnlessClosed(watched.queue) })
+	defer stop()
+	w.Header().Set("content-type", "application/x-ndjson")
+	w.WriteHeader(http.StatusOK)
+	watched.lines = &lineWriter{encoder: json.NewEncoder(w), writer: w, control: http.NewResponseController(w)}
+	return watched.serve()
+}
+
+// closeUnlessClosed closes a file that ends by a close from either side.
+func closeUnlessClosed(file *os.File) {
+	if err := file.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+		closeLogged(file)
+	}
+}
+
+// lineWriter sends events. The client's absence shows as an error of any of its calls.
+type lineWriter struct {
+	encoder *json.Encoder
+	writer  http.ResponseWriter
+	control *http.ResponseController
+	last    event
+}
+
+// send leaves out a repetition: a program that writes in small pieces modifies a file thousands of times.
+func (l *lineWriter) send(e event) error {
+	if e == l.last && (e.Type == eventModified || e.Type == eventAttributes) {
+		return nil
+	}
+	l.last = e
+	return l.encoder.Encode(e)
+}
+
+func (l *lineWriter) flush() error {
+	l.last = event{}
+	return l.control.Flush()
+}
+
+func (l *lineWriter) beat() error {
+	if _, err := l.writer.Write([]byte("\n")); err != nil {
+		return err
+	}
+	return l.control.Flush()
+}

@@ -1,0 +1,155 @@
+/** Calls of the agent, through the runner, about files, apart from their transfer (docs/reference/agent-protocol.md). */
+import type { Readable } from 'node:stream';
+import {
+  AppError,
+  FileChange,
+  FileDetails,
+  UnpackResult,
+  type ArchiveQuery,
+  type ChangeFileMode,
+  type ChangeFileOwner,
+  type MakeDirectory,
+  type MoveFile,
+  type RemoveFileQuery,
+  type UnpackQuery,
+  type WatchFilesQuery,
+} from '@coppice/contract';
+import { z } from 'zod';
+import { readBounded, readLines } from './read-stream.ts';
+import {
+  get,
+  send,
+  vmPath,
+  type RunnerAnswer,
+  type RunnerConnection,
+  type RunnerRequest,
+} from './runner-connection.ts';
+import { fromGuest } from './runner-error.ts';
+
+/** The agent ends a change of a tree after 45 s. */
+const CHANGE_DEADLINE_MS = 60_000;
+/** An entry has two paths of at most 4 KiB, escaped. */
+const MAX_ENTRY_BYTES = 64 << 10;
+const HEAD_DEADLINE_MS = 30_000;
+/** The agent reads all directories first. */
+const WATCH_DEADLINE_MS = 60_000;
+/** A rename has two paths. */
+const MAX_LINE_BYTES = 64 << 10;
+/** The agent sends an empty line every 30 s. */
+const WATCH_IDLE_MS = 100_000;
+
+export interface Unpacking extends UnpackQuery {
+  content: Readable;
+  /** Deadline for the whole upload, up to the agent's answer. */
+  deadlineMs: number;
+  signal: AbortSignal;
+}
+
+export class RunnerFiles {
+  readonly #connection: RunnerConnection;
+
+  constructor(connection: RunnerConnection) {
+    this.#connection = connection;
+  }
+
+  async stat(sandboxId: string, path: string): Promise<FileDetails> {
+    return parse(await this.#ask(get(agentPath(sandboxId, 'stat', { path }))), FileDetails);
+  }
+
+  makeDirectory(sandboxId: string, body: MakeDirectory): Promise<FileDetails> {
+    return this.#change(sandboxId, { route: 'mkdir', body });
+  }
+
+  move(sandboxId: string, body: MoveFile): Promise<FileDetails> {
+    return this.#change(sandboxId, { route: 'move', body });
+  }
+
+  async remove(sandboxId: string, { path, recursive }: RemoveFileQuery): Promise<void> {
+    const request = send('POST', agentPath(sandboxId, 'remove'), { path, recursive }, CHANGE_DEADLINE_MS);
+    await parse(await this.#ask(request), z.object({}));
+  }
+
+  changeMode(sandboxId: string, body: ChangeFileMode): Promise<FileDetails> {
+    return this.#change(sandboxId, { route: 'chmod', body });
+  }
+
+  changeOwner(sandboxId: string, body: ChangeFileOwner): Promise<FileDetails> {
+    return this.#change(sandboxId, { route: 'chown', body });
+  }
+
+  /** Returns an answer whose stream is the archive. */
+  openArchive(sandboxId: string, { path, format }: ArchiveQuery): Promise<RunnerAnswer> {
+    const request = get(agentPath(sandboxId, 'archive', { path, format }));
+    return this.#ask({ ...request, headDeadlineMs: HEAD_DEADLINE_MS });
+  }
+
+  async unpack(
+    sandboxId: string,
+    { path, format, user, content, deadlineMs, signal }: Unpacking,
+  ): Promise<UnpackResult> {
+    const query = { path, format, ...(user === undefined ? {} : { user }) };
+    const answer = await this.#ask({
+      method: 'PUT',
+      path: agentPath(sandboxId, 'archive', query),
+      headers: { 'content-type': 'application/octet-stream' },
+      body: content,
+      headDeadlineMs: deadlineMs,
+      signal,
+    });
+    return parse(answer, UnpackResult);
+  }
+
+  /** Resolves when all changes from then on are reported, with an answer for {@link readChanges}. */
+  openWatch(sandboxId: string, { path, recursive }: WatchFilesQuery): Promise<RunnerAnswer> {
+    const request = get(agentPath(sandboxId, 'watch', { path, recursive: String(recursive) }));
+    return this.#ask({ ...request, headDeadlineMs: WATCH_DEADLINE_MS });
+  }
+
+  async #change(
+    sandboxId: string,
+    { route, body }: { route: 'mkdir' | 'move' | 'chmod' | 'chown'; body: object },
+  ): Promise<FileDetails> {
+    const request = send('POST', agentPath(sandboxId, route), body, CHANGE_DEADLINE_MS);
+    return parse(await this.#ask(request), FileDetails);
+  }
+
+  async #ask(request: RunnerRequest): Promise<RunnerAnswer> {
+    try {
+      return await this.#connection.request(request);
+    } catch (error) {
+      throw fromGuest(error);
+    }
+  }
+}
+
+/** Yields changes until the stream ends. It may also have been cut off: only the change `ended` is an end. */
+export async function* readChanges(
+  { stream }: RunnerAnswer,
+  signal: AbortSignal,
+): AsyncGenerator<FileChange> {
+  const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: WATCH_IDLE_MS, signal };
+  try {
+    for await (const line of readLines(stream, limits)) yield parseText(line, FileChange);
+  } catch (cause) {
+    if (cause instanceof AppError) throw cause;
+    throw new AppError('guest_unreachable', 'the watch of files was cut off', { cause });
+  }
+}
+
+function agentPath(sandboxId: string, route: string, query?: Record<string, string>): string {
+  const path = `${vmPath(sandboxId)}/agent/files/${route}`;
+  return query === undefined ? path : `${path}?${new URLSearchParams(query).toString()}`;
+}
+
+async function parse<T>(answer: RunnerAnswer, schema: z.ZodType<T>): Promise<T> {
+  const limits = { maxBytes: MAX_ENTRY_BYTES, deadlineMs: HEAD_DEADLINE_MS };
+  return parseText((await readBounded(answer.stream, limits)).toString('utf8'), schema);
+}
+
+function parseText<T>(text: string, schema: z.ZodType<T>): T {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch (cause) {
+    throw new AppError('guest_unreachable', 'the agent violated its protocol', { cause });
+  }
+}
