@@ -124,7 +124,6 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 
 		"POST /commands":        detached.Start,
 		"GET /commands":         detached.List,
-		"DELETE /commands":      detached.Remove,
 		"GET /commands/watch":   detached.Watch,
 		"GET /commands/output":  detached.Output,
 		"POST /commands/stdin":  detached.Stdin,

@@ -58,9 +58,8 @@ type Options struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	all := newTable()
-	shared := &budget{create: o.CreateFile, evict: all.evict, atMost: sharedBytes}
-	return &Service{guest: o.Guest, launcher: o.Launcher, null: o.Null, table: all, budget: shared}
+	shared := &budget{create: o.CreateFile, atMost: sharedBytes}
+	return &Service{guest: o.Guest, launcher: o.Launcher, null: o.Null, table: newTable(), budget: shared}
 }
 
 // head is the body of a start. The id is the host's.
@@ -276,19 +275,6 @@ func (s *Service) Signal(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err := c.piped.Child.SignalGroup(signal); err != nil {
 		return fault.New(fault.InvalidState, "the command has ended")
-	}
-	api.WriteJSON(w, http.StatusOK, struct{}{})
-	return nil
-}
-
-// Remove answers DELETE /commands?id=: forgets a command that has ended, and its output.
-func (s *Service) Remove(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.table.find(r.URL.Query().Get("id"))
-	if err == nil {
-		err = s.table.remove(c)
-	}
-	if err != nil {
-		return err
 	}
 	api.WriteJSON(w, http.StatusOK, struct{}{})
 	return nil

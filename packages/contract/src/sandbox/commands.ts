@@ -61,7 +61,7 @@ export type CommandRecord = z.infer<typeof CommandRecord>;
 
 export const ListCommandsQuery = z.strictObject({
   limit: boundedIntText(1, MAX_LISTED, 100),
-  cursor: z.string().max(200).optional(),
+  cursor: z.string().max(256).optional(),
   state: z.enum(COMMAND_STATES, { error: 'must be running, exited or lost' }).optional(),
   tag: Tag.optional(),
 });

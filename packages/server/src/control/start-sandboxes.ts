@@ -63,7 +63,6 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
-  const onEnded = (): void => archive.wake();
   const egress = openEgress(base, audit);
   const { grants, notes, egressKeeper } = egress;
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
@@ -82,7 +81,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
       credit,
       limitsOf,
       log,
-      onEnded,
+      onEnded: () => archive.wake(),
+      onEnding: (id) => watch.ending(id),
       onState: (row) => watch.follow(row),
       onRolledBack: (row) => watch.rolledBack(row),
       disks: disks.sandboxDisks,
@@ -103,7 +103,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     audit,
     disks: disks.sandboxDisks,
   });
-  const commands = new Commands({ ...commandParts, sandboxes, watch });
+  const commands = new Commands({ ...commandParts, sandboxes, watch, limits });
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));

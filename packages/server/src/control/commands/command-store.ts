@@ -6,7 +6,8 @@ import { OPEN_STATES, type CommandRow, type CommandUpdate, type NewCommandRow } 
 export interface CommandFilter {
   limit: number;
   after?: { createdAt: number; id: string };
-  state?: CommandRow['state'] | undefined;
+  /** States of rows. */
+  states?: readonly CommandRow['state'][] | undefined;
   tag?: string | undefined;
 }
 
@@ -39,18 +40,22 @@ export class CommandStore {
       .executeTakeFirst();
   }
 
-  /** Finds the command that was started with this id, in whatever sandbox of the organization. */
-  findStarted(organizationId: string, guestId: string): Promise<CommandRow | undefined> {
-    return this.#db
-      .selectFrom('commands')
-      .selectAll()
-      .where('organization_id', '=', organizationId)
-      .where('id', '=', guestId)
-      .executeTakeFirst();
+  /** Lists those of these commands that were started in the sandbox or in one from which it descends. */
+  async listInherited(sandboxId: string, ids: readonly string[]): Promise<CommandRow[]> {
+    const { rows } = await sql<CommandRow>`
+      WITH RECURSIVE ancestors AS (
+        SELECT id, parent_id FROM sandboxes WHERE id = ${sandboxId}
+        UNION ALL
+        SELECT parent.id, parent.parent_id FROM sandboxes parent JOIN ancestors ON parent.id = ancestors.parent_id
+      )
+      SELECT commands.* FROM commands JOIN ancestors ON ancestors.id = commands.sandbox_id
+      WHERE commands.id = ANY(${[...ids]}::text[])`.execute(this.#db);
+    return rows;
   }
 
   /** Lists the commands of a sandbox, newest first. */
-  list(sandboxId: string, { limit, after, state, tag }: CommandFilter): Promise<CommandRow[]> {
+  async list(sandboxId: string, { limit, after, states, tag }: CommandFilter): Promise<CommandRow[]> {
+    if (states?.length === 0) return [];
     let query = this.#db
       .selectFrom('commands')
       .selectAll()
@@ -60,7 +65,7 @@ export class CommandStore {
       .limit(limit);
     if (after !== undefined)
       query = query.where(sql<boolean>`(started_at, id) < (${after.createdAt}, ${after.id})`);
-    if (state !== undefined) query = query.where('state', '=', state);
+    if (states !== undefined) query = query.where('state', 'in', [...states]);
     if (tag !== undefined) query = query.where('tag', '=', tag);
     return query.execute();
   }
@@ -97,13 +102,20 @@ export class CommandStore {
     return row !== undefined;
   }
 
+  /** Lists the commands of a sandbox that may run. */
+  listOpenOf(sandboxId: string): Promise<CommandRow[]> {
+    return this.listOfGuest(sandboxId, []);
+  }
+
   /** Lists the sandboxes of which a command may still run. */
   async listOpen(): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('commands')
-      .select('sandbox_id')
+      .innerJoin('sandboxes', 'sandboxes.id', 'commands.sandbox_id')
+      .select('commands.sandbox_id')
       .distinct()
-      .where('state', 'in', [...OPEN_STATES])
+      .where('commands.state', 'in', [...OPEN_STATES])
+      .where('sandboxes.ended_at', 'is', null)
       .execute();
     return rows.map((row) => row.sandbox_id);
   }

@@ -1,28 +1,40 @@
 /**
- * Commands that outlive their clients: `/v1/runs/{id}/commands`. The row comes first, then the request to the guest, whose
- * id makes it repeatable; {@link CommandWatch} completes what a killed control leaves.
+ * Commands that outlive their clients: `/v1/runs/{id}/commands`. The row and the entry of the start come first, then the
+ * request to the guest, which is repeated until it is answered: the guest starts a command with the same id once.
+ * {@link CommandWatch} completes what a killed control leaves.
  */
 import type { Readable } from 'node:stream';
-import { AppError, type CommandRecord, type CreateCommandRequest } from '@coppice/contract';
+import {
+  AppError,
+  isFinal,
+  type ErrorCode,
+  type CommandRecord,
+  type CreateCommandRequest,
+  type SandboxState,
+} from '@coppice/contract';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import { commandNotes } from '../audit/audited-process.ts';
+import type { ControlLimits } from '../control-config.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
+import { insist } from '../placement/insist.ts';
 import type { RunnerCommands, StartGuestCommand } from '../placement/runner-commands.ts';
-import { isUnanswered } from '../placement/runner-error.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import type { Clock } from '../time/clock.ts';
+import { isOpen } from './command-changes.ts';
 import { buildCommandRecord } from './command-record.ts';
 import type { CommandFilter, CommandStore } from './command-store.ts';
-import type { CommandRow } from './command-tables.ts';
+import { OPEN_STATES, type CommandRow } from './command-tables.ts';
 import type { CommandWatch } from './command-watch.ts';
 
 /** Output that the guest keeps of one command. */
 const OUTPUT_BYTES = 64 << 20;
 /** Of the counts in the record of a command that runs. */
 const COUNT_DEADLINE_MS = 2_000;
+/** Of a start, with all its repetitions. */
+const START_DEADLINE_MS = 60_000;
 const COMMAND_ID = /^cmd[0-9a-f]{20}$/;
 
 export interface CommandsParts {
@@ -30,8 +42,13 @@ export interface CommandsParts {
   runner: RunnerCommands;
   store: CommandStore;
   watch: CommandWatch;
-  audit: Pick<AuditLog, 'append'>;
+  audit: Pick<AuditLog, 'commit'>;
   clock: Pick<Clock, 'wallMs'>;
+  limits: Pick<ControlLimits, 'runnerOutageDeadlineMs'>;
+}
+
+export interface ListCommands extends Omit<CommandFilter, 'states'> {
+  state?: CommandRecord['state'] | undefined;
 }
 
 export interface StartCommand {
@@ -63,28 +80,43 @@ export class Commands {
     return this.get({ reach, sandboxId, id });
   }
 
-  async #startIn({ row: sandbox }: SandboxDriver, id: string, request: CreateCommandRequest): Promise<void> {
-    const { store, audit, clock, watch, runner } = this.#parts;
-    const { command, tag = null } = request;
-    using _ = watch.starting(sandbox, id);
-    const started_at = clock.wallMs();
-    const start_seq = await audit.append(sandbox.id, commandNotes(command).opening);
-    const { organization_id, id: sandbox_id } = sandbox;
-    const row = { id, organization_id, sandbox_id, guest_id: id, command, tag, started_at, start_seq };
-    await store.insert({ ...row, state: 'starting' });
+  async #startIn(driver: SandboxDriver, id: string, request: CreateCommandRequest): Promise<void> {
+    const { store, watch } = this.#parts;
+    using _ = watch.starting(driver, id);
+    const row = await this.#insert(driver, id, request);
     try {
-      await runner.start(sandbox_id, buildStart(id, request));
+      await this.#ask(driver.row.id, buildStart(id, request));
     } catch (error) {
-      if (isUnanswered(error)) throw error;
-      const duration_ms = clock.wallMs() - started_at;
-      await audit.append(
-        sandbox_id,
-        commandNotes(command).closing({ exit_code: null, duration_ms, start_seq }),
-      );
-      await store.update({ id, state: 'starting' }, { state: 'lost', ended_at: clock.wallMs() });
+      if (!(error instanceof AppError) || NO_ANSWER.has(error.code)) throw outcomeUnknown(error);
+      await watch.recorder.lose(row);
       throw error;
     }
     await store.update({ id, state: 'starting' }, { state: 'running' });
+  }
+
+  async #insert(
+    { row: { id: sandbox_id, organization_id } }: SandboxDriver,
+    id: string,
+    { command, tag }: CreateCommandRequest,
+  ): Promise<CommandRow> {
+    const { store, audit, clock } = this.#parts;
+    const started_at = clock.wallMs();
+    const row = { id, organization_id, sandbox_id, guest_id: id, command, tag: tag ?? null, started_at };
+    await audit.commit(sandbox_id, commandNotes(command).opening, (transaction, start_seq) =>
+      store.within(transaction).insert({ ...row, state: 'starting', start_seq }),
+    );
+    return this.#find(sandbox_id, id);
+  }
+
+  /** The caller does not see a short outage of the runner. */
+  async #ask(sandboxId: string, start: StartGuestCommand): Promise<void> {
+    const { runner, limits } = this.#parts;
+    const patience = {
+      deadlineMs: START_DEADLINE_MS,
+      outageDeadlineMs: limits.runnerOutageDeadlineMs,
+      onRepeat: () => undefined,
+    };
+    await insist(patience, (leftMs) => runner.start(sandboxId, start, leftMs));
   }
 
   /** Throws `not_found` if there is no such command within reach. */
@@ -107,10 +139,11 @@ export class Commands {
   async list(
     reach: Reach,
     sandboxId: string,
-    filter: CommandFilter,
+    { state, ...filter }: ListCommands,
   ): Promise<{ records: CommandRecord[]; createdAt: number[] }> {
     const sandbox = await this.#parts.sandboxes.get(reach, sandboxId);
-    const rows = await this.#parts.store.list(sandboxId, filter);
+    const states = state === undefined ? {} : { states: rowStatesOf(state, sandbox.status) };
+    const rows = await this.#parts.store.list(sandboxId, { ...filter, ...states });
     return {
       records: rows.map((row) => buildCommandRecord(row, sandbox)),
       createdAt: rows.map((row) => row.started_at),
@@ -126,15 +159,20 @@ export class Commands {
 
   /** Resolves with the record when the command has ended, or when `signal` fires. */
   async wait(address: CommandAddress, signal: AbortSignal): Promise<CommandRecord> {
-    const driver = await this.#parts.sandboxes.getDriver(address.reach, address.sandboxId);
-    return driver.use(async () => {
-      for (;;) {
-        const changed = this.#parts.watch.changed(address.sandboxId, signal);
-        const record = await this.get(address);
-        if (record.state !== 'running' || signal.aborted) return record;
-        await changed;
-      }
-    });
+    const { reach, sandboxId, id } = address;
+    const record = await this.get(address);
+    if (record.state !== 'running') return record;
+    const driver = await this.#parts.sandboxes.getDriver(reach, sandboxId);
+    await driver.use(() => this.#ended(sandboxId, id, signal));
+    return this.get(address);
+  }
+
+  async #ended(sandboxId: string, id: string, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      using change = this.#parts.watch.expectChange(id);
+      if (!isOpen(await this.#find(sandboxId, id))) return;
+      await change.happened(signal);
+    }
   }
 
   /** Opens the output as frames of the agent. */
@@ -168,6 +206,23 @@ export class Commands {
     if (row !== undefined) return row;
     throw new AppError('not_found', `the sandbox has no command ${JSON.stringify(id.slice(0, 64))}`);
   }
+}
+
+/** Answers after which the command may run: those of the guest that could not be read, too. */
+const NO_ANSWER: ReadonlySet<ErrorCode> = new Set(['unavailable', 'outcome_unknown', 'guest_unreachable']);
+
+/** A caller that repeats the request with another id would run the command twice. */
+function outcomeUnknown(cause: unknown): AppError {
+  if (cause instanceof AppError && cause.code === 'outcome_unknown') return cause;
+  const message =
+    'the sandbox gave no answer; whether the command runs is not known: list the commands, or repeat the request with the same Idempotency-Key';
+  return new AppError('outcome_unknown', message, { cause });
+}
+
+/** States of rows that a caller sees as this one. */
+function rowStatesOf(state: CommandRecord['state'], sandbox: SandboxState): readonly CommandRow['state'][] {
+  if (state === 'running') return isFinal(sandbox) ? [] : OPEN_STATES;
+  return state === 'lost' && isFinal(sandbox) ? ['lost', ...OPEN_STATES] : [state];
 }
 
 function buildStart(id: string, request: CreateCommandRequest): StartGuestCommand {

@@ -239,6 +239,8 @@ test('a command runs on after a hibernation, and its end is noticed', async () =
 test('commands of a sandbox that has ended are lost, and still listed', async () => {
   const { id: command } = await start({ command: 'x' });
   const waiting = harness.call('GET', path(command, '/wait?timeout=60'));
+  // A later request is answered when the wait has begun.
+  await harness.call('GET', path(command));
   await harness.call('DELETE', `/v1/runs/${id}`);
   assert.equal((await waiting).body.state, 'lost');
   const { body } = await harness.call('GET', path(command));

@@ -14,8 +14,9 @@ import {
 import { fromGuest } from './runner-error.ts';
 
 const HEAD_DEADLINE_MS = 30_000;
-/** The agent keeps at most 512 commands. */
-const MAX_LIST_BYTES = 1 << 20;
+/** The agent keeps no more. */
+const MAX_COMMANDS = 512;
+const MAX_ANSWER_BYTES = 256 << 10;
 const MAX_LINE_BYTES = 4096;
 /** The agent sends an empty line every 30 s. */
 const WATCH_IDLE_MS = 100_000;
@@ -52,19 +53,18 @@ export class RunnerCommands {
     this.#connection = connection;
   }
 
-  /** Starts a command; may be repeated. */
-  async start(sandboxId: string, command: StartGuestCommand): Promise<GuestCommand> {
-    const request = send('POST', agentPath(sandboxId), command, HEAD_DEADLINE_MS);
-    return parse(await this.#ask({ ...request, isRepeatable: true }), GuestCommand);
+  /** Starts a command. The same id again joins, or returns the command. */
+  async start(sandboxId: string, command: StartGuestCommand, deadlineMs: number): Promise<GuestCommand> {
+    return this.#read(send('POST', agentPath(sandboxId), command, deadlineMs), GuestCommand);
   }
 
   /** Lists all that the agent remembers; nothing if the agent is older than such commands. */
   async list(sandboxId: string, deadlineMs = HEAD_DEADLINE_MS): Promise<GuestCommand[]> {
+    const request = { ...get(agentPath(sandboxId)), headDeadlineMs: deadlineMs };
     try {
-      const request = { ...get(agentPath(sandboxId)), headDeadlineMs: deadlineMs };
-      return await parse(await this.#ask(request), z.array(GuestCommand));
+      return await this.#read(request, z.array(GuestCommand).max(MAX_COMMANDS));
     } catch (error) {
-      if (error instanceof AppError && error.code === 'invalid_state') return [];
+      if (error instanceof AppError && error.code === 'agent_outdated') return [];
       throw error;
     }
   }
@@ -114,6 +114,15 @@ export class RunnerCommands {
     answer.stream.resume();
   }
 
+  /** Reads an answer within the deadline of the request. */
+  async #read<T>(request: RunnerRequest, schema: z.ZodType<T>): Promise<T> {
+    const end = performance.now() + request.headDeadlineMs;
+    const { stream } = await this.#ask(request);
+    const deadlineMs = Math.max(1, end - performance.now());
+    const content = await readBounded(stream, { maxBytes: MAX_ANSWER_BYTES, deadlineMs });
+    return parseText(content.toString('utf8'), schema);
+  }
+
   async #ask(request: RunnerRequest): Promise<RunnerAnswer> {
     try {
       return await this.#connection.request(request);
@@ -126,11 +135,6 @@ export class RunnerCommands {
 function agentPath(sandboxId: string, route?: string, query?: Record<string, string>): string {
   const path = `${vmPath(sandboxId)}/agent/commands${route === undefined ? '' : `/${route}`}`;
   return query === undefined ? path : `${path}?${new URLSearchParams(query).toString()}`;
-}
-
-async function parse<T>(answer: RunnerAnswer, schema: z.ZodType<T>): Promise<T> {
-  const limits = { maxBytes: MAX_LIST_BYTES, deadlineMs: HEAD_DEADLINE_MS };
-  return parseText((await readBounded(answer.stream, limits)).toString('utf8'), schema);
 }
 
 function parseText<T>(text: string, schema: z.ZodType<T>): T {

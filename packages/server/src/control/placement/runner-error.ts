@@ -61,6 +61,7 @@ const GUEST_CODES: ReadonlySet<ErrorCode> = new Set([
   'file_not_found',
   'file_error',
   'invalid_state',
+  'agent_outdated',
   'range_not_satisfiable',
   'guest_unreachable',
   'port_unreachable',

@@ -29,10 +29,13 @@ export class EventStream {
     const raw = beginRawAnswer(reply, 200, HEADERS);
     raw.flushHeaders();
     this.#timer = setInterval(() => this.#keepAlive(), KEEP_ALIVE_MS);
-    raw.once('close', () => {
+    const stop = (): void => {
       clearInterval(this.#timer);
       this.#left.abort();
-    });
+    };
+    // The client may have left before there was anything to send.
+    if (raw.destroyed) stop();
+    else raw.once('close', stop);
   }
 
   /** Aborts when the client has left, or the answer has ended. */

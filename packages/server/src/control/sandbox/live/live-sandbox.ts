@@ -52,6 +52,8 @@ export interface LiveSandboxParts {
   settleRollback: () => Promise<void>;
   /** Called with the row when its state, as committed, has changed. */
   onState: (row: Readonly<SandboxRow>) => void;
+  /** Called with the id when the VM is gone, before the end is committed. */
+  onEnding: (id: string) => Promise<void>;
   /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
 }
@@ -146,6 +148,7 @@ export class LiveSandbox {
     if (findTransition(this.row.status, event).outcome === 'ignore') return;
     await enterRecordStep('record.end');
     await this.#parts.audit.processes.closed(this.row.id);
+    await this.#parts.onEnding(this.row.id);
     if (end !== undefined) await this.#parts.notes.ended(this.row.id);
     const reason = told === 'requested' ? (this.#removal ?? told) : told;
     const change = buildEnding(this.row, { event, reason, end, now: this.now });

@@ -53,6 +53,8 @@ export interface DriverParts {
   log: Logger;
   /** Called with the row when its state, as committed, has changed. */
   onState: (row: Readonly<SandboxRow>) => void;
+  /** Called with the id when the VM is gone, before the end is committed. */
+  onEnding: (id: string) => Promise<void>;
   /** Called with the row when its guest has been rolled back. */
   onRolledBack: (row: Readonly<SandboxRow>) => void;
   /** Called when the end of the sandbox is committed. */
@@ -74,8 +76,20 @@ export class SandboxDriver {
   readonly #disks: SandboxDisks;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    const { runner, store, audit, notes, grants, disks, clock, limits, onState, onFinal, admitResume } =
-      parts;
+    const {
+      runner,
+      store,
+      audit,
+      notes,
+      grants,
+      disks,
+      clock,
+      limits,
+      onEnding,
+      onState,
+      onFinal,
+      admitResume,
+    } = parts;
     this.#disks = disks;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
@@ -88,6 +102,7 @@ export class SandboxDriver {
       log: this.#log,
       onExpire: (reason) => void this.#expire(reason),
       settleRollback: () => this.rollback.settleInTurn(),
+      onEnding,
       onState,
       onFinal,
     });

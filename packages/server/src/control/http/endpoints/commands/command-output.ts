@@ -1,9 +1,11 @@
 import { AppError, CommandEvent, CommandOutput, CommandOutputQuery } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
+import type { ClientHttp2Stream } from 'node:http2';
 import { readKeptOutput, type KeptOutput } from '../../../commands/kept-output.ts';
 import { OutputText } from '../../../commands/output-text.ts';
 import { readPage } from '../../../commands/output-page.ts';
 import { answers, contents, eventOf } from '../../answers/answers.ts';
+import { whenLeft } from '../../answers/when-left.ts';
 import type { App } from '../../app.ts';
 import { endOf } from '../../access/end-with-key.ts';
 import { EventStream } from '../../answers/event-stream.ts';
@@ -15,6 +17,9 @@ const OK = contents('A page of output, or output as the command writes it, then 
   'application/json': CommandOutput,
   'text/event-stream': eventOf(CommandEvent),
 });
+
+/** Of the whole page, once the guest has begun to answer. */
+const PAGE_DEADLINE_MS = 30_000;
 
 type Parts = Pick<HttpParts, 'commands' | 'sandboxes' | 'openRequests'>;
 
@@ -36,22 +41,24 @@ export function addCommandOutput(app: App, { commands, sandboxes, openRequests }
     },
     handler: async (request, reply) => {
       const { organizationId, reach, params } = request;
+      const left = whenLeft(reply);
       const address = { reach, sandboxId: params.id, id: params.command };
       const query = { ...request.query, offset: readLastId(request) ?? request.query.offset };
       const driver = await sandboxes.getDriver(reach, params.id);
+      const open = (follow: boolean) => commands.openOutput(address, { position: query.offset, follow });
       if (request.headers.accept?.includes('text/event-stream') !== true)
         return openRequests.limit(organizationId, () =>
           driver.use(async () => {
-            const { stream } = await commands.openOutput(address, { position: query.offset, follow: false });
+            const { stream } = await open(false);
+            endWith(stream, AbortSignal.any([left, AbortSignal.timeout(PAGE_DEADLINE_MS)]));
             return readPage(readKeptOutput(stream, query.offset), query);
           }),
         );
       await openRequests.stream(organizationId, () =>
         driver.use(async () => {
-          const { stream } = await commands.openOutput(address, { position: query.offset, follow: true });
+          const { stream } = await open(true);
           const events = new EventStream(reply);
-          const stop = AbortSignal.any([events.left, endOf(request, openRequests)]);
-          stop.addEventListener('abort', () => stream.destroy(), { once: true });
+          endWith(stream, AbortSignal.any([events.left, endOf(request, openRequests)]));
           try {
             await sendOutput(readKeptOutput(stream, query.offset), query, events);
           } catch (error) {
@@ -64,6 +71,12 @@ export function addCommandOutput(app: App, { commands, sandboxes, openRequests }
       return reply;
     },
   });
+}
+
+function endWith(stream: ClientHttp2Stream, signal: AbortSignal): void {
+  const end = (): void => void stream.destroy();
+  if (signal.aborted) end();
+  else signal.addEventListener('abort', end, { once: true });
 }
 
 /** Sends output and the exit. The id of each event is the offset from which a client continues. */

@@ -1,5 +1,6 @@
 import { CommandRecord, CommandWaitQuery } from '@coppice/contract';
 import { answers } from '../../answers/answers.ts';
+import { whenLeft } from '../../answers/when-left.ts';
 import type { App } from '../../app.ts';
 import { endOf } from '../../access/end-with-key.ts';
 import { CommandParams } from '../../requests/params.ts';
@@ -23,10 +24,8 @@ export function addWaitCommand(
     },
     handler: async (request, reply) => {
       const { organizationId, reach, params, query } = request;
-      const left = new AbortController();
-      reply.raw.once('close', () => left.abort());
       const over = AbortSignal.timeout(query.timeout * 1000);
-      const signal = AbortSignal.any([left.signal, over, endOf(request, openRequests)]);
+      const signal = AbortSignal.any([whenLeft(reply), over, endOf(request, openRequests)]);
       const address = { reach, sandboxId: params.id, id: params.command };
       return openRequests.stream(organizationId, () => commands.wait(address, signal));
     },
