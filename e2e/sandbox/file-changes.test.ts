@@ -26,7 +26,7 @@ describe('changes of files', () => {
     await rm(directory, { recursive: true });
   });
   const shell = async (command: string): Promise<string> => {
-    const { stdout, stderr, exitCode } = await sandbox.exec(command, { user: 'root' });
+    const { stdout, stderr, exitCode } = await sandbox.exec(command, { user: 'root', timeout: 200 });
     assert.equal(exitCode, 0, stderr);
     return stdout;
   };
@@ -197,21 +197,20 @@ describe('changes of files', () => {
     }
   });
 
-  it('loses no more than the kernel does when nothing reads', { timeout: 300_000 }, async () => {
+  it('loses no change silently when nothing reads', { timeout: 300_000 }, async () => {
     await shell('mkdir -p /tmp/w3');
     const changes = await sandbox.files.watch('/tmp/w3');
-    // Each round makes more events than fit into the buffers between the kernel and this reader.
-    await sandbox.exec('cd /tmp/w3 && for i in $(seq 60); do touch $(seq 1000); rm $(seq 1000); done', {
-      timeout: 250,
-    });
-    await shell('rmdir /tmp/w3');
+    // More events than fit into the kernel's queue, so that the client must have read some, or learn of a loss.
+    await shell(
+      'cd /tmp/w3 && for i in 1 2 3 4 5 6 7 8 9 10; do touch $(seq 1000); rm $(seq 1000); done; rmdir /tmp/w3',
+    );
     let count = 0;
     let isLost = false;
     for await (const { type } of changes) {
       count += 1;
       isLost ||= type === 'lost';
     }
-    assert.ok(isLost || count >= 120_000, `${count} events`);
+    assert.ok(isLost || count >= 20_000, `${count} events`);
   });
 
   it('logs all of it', async () => {

@@ -26,7 +26,7 @@ export function addUploadArchive(app: App, { sandboxes, runner, audit, openReque
           'those of the same name; existing directories stay as they are. Names that are absolute, contain `..`, or lead out ' +
           'of the directory through a symlink are refused, and so are devices, pipes and more than 500 000 entries. After an ' +
           'error the entries before it remain; the message gives their number.',
-        consumes: ['application/x-tar', 'application/gzip'],
+        consumes: ['application/octet-stream'],
         body: CONTENT,
         params: SandboxParams,
         querystring: UnpackQuery,
