@@ -14,6 +14,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import type { VmPhase } from '../../lib/protocol/metrics-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
 import { invariant } from '../../lib/invariant.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
@@ -42,9 +43,6 @@ const RECONNECT_TIMEOUT_MS = 15_000;
 export const OPENING_TIMEOUT_MS = 30_000;
 /** Far longer than it takes until the monitor of a killed process is closed. */
 const GOING_MS = 1000;
-
-/** `saving`: the guest stands still for a capture. */
-export type VmPhase = 'creating' | 'running' | 'saving' | 'ending' | 'ended';
 
 /** The phases that may follow each phase. */
 const NEXT_PHASES: Readonly<Record<VmPhase, readonly VmPhase[]>> = {

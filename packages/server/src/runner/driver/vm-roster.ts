@@ -5,6 +5,7 @@
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import type { VmPhase } from '../../lib/protocol/metrics-protocol.ts';
 import type { VmInfo } from '../../lib/protocol/runner-protocol.ts';
 import { findVmRecord, writeVmRecord, type VmRecord } from '../vm/vm-record.ts';
 import { imageKey, templateKey, type CacheLeases } from '../cache/cache-leases.ts';
@@ -97,6 +98,12 @@ export class VmRoster {
 
   get pausedCount(): number {
     return [...this.#drivers.values()].filter((driver) => driver.isPaused).length;
+  }
+
+  countByPhase(): Partial<Record<VmPhase, number>> {
+    const counts: Partial<Record<VmPhase, number>> = {};
+    for (const { phase } of this.#drivers.values()) counts[phase] = (counts[phase] ?? 0) + 1;
+    return counts;
   }
 
   find(id: string): VmDriver | undefined {

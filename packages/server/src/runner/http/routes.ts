@@ -6,6 +6,7 @@ import type http2 from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
 import { VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 import {
   CaptureId,
   CaptureRequest,
@@ -46,6 +47,7 @@ export interface RouteParts {
   plan: TemplatePlan;
   disks: DiskOperations;
   status: () => RunnerStatus;
+  metrics: () => RunnerMetrics;
 }
 
 export interface Exchange {
@@ -68,6 +70,7 @@ type Route = readonly [methods: readonly string[], path: string, handle: Handler
 /** Method and path; names after a colon stand for one part each. The first match counts. */
 const ROUTES: readonly Route[] = [
   [['GET'], '/status', ({ status }, { stream }) => respondJson(stream, 200, status())],
+  [['GET'], '/metrics', ({ metrics }, { stream }) => respondJson(stream, 200, metrics())],
   [['GET'], '/vms', ({ fleet }, { stream }) => respondJson(stream, 200, fleet.vms.list())],
   [['GET'], '/vms/:vm', ({ fleet }, { stream, id }) => respondJson(stream, 200, fleet.vms.get(id).info)],
   [['PUT'], '/vms/:vm', startVm],
