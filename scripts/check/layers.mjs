@@ -50,6 +50,7 @@ export const LAYERS = [
         'egress',
         'images',
         'limits',
+        'metrics',
         'operator',
         'ports',
         'registries',

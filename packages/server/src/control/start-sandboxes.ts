@@ -21,12 +21,14 @@ import { Grants } from './egress/grants.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
+import type { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
 import { FamilyStore } from './sandbox/record/family-store.ts';
 import { LiveDrivers } from './sandbox/live/live-drivers.ts';
+import type { StartNote } from './sandbox/live/start-note.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
@@ -45,12 +47,13 @@ export interface SandboxesBase {
   creditCents: number | undefined;
   rules: EgressRules;
   clock: Clock;
+  metrics: Pick<ServiceMetrics, 'starts'>;
   log: Logger;
 }
 
 /** Loads the live sandboxes and builds the link that reconciles them with the runner. The link is not started yet. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
-  const { db, runner, secrets, objects, region, limits, creditCents, rules, clock, log } = base;
+  const { db, runner, secrets, objects, region, limits, creditCents, rules, clock, metrics, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
   await ownLimits.start();
   const limitsOf = ownLimits.of;
@@ -86,6 +89,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     log,
     onEnded,
     onState: (row: WatchedSandbox) => watch.follow(row),
+    noteStart: (note: StartNote) => metrics.starts.note(note),
     onRolledBack: (row: WatchedSandbox) => watch.rolledBack(row),
     disks: disks.sandboxDisks,
     ...egress,

@@ -21,6 +21,7 @@ import type { App } from './app.ts';
 import { authenticate, type AuthenticationParts } from './access/authenticate.ts';
 import { addCrossOrigin } from './access/cross-origin.ts';
 import { addHealthz } from './endpoints/healthz.ts';
+import { addMetrics } from './endpoints/metrics.ts';
 import { addPreviewOrigin } from './endpoints/ports/preview-origin.ts';
 import { buildErrorBody, JSON_BODY_BYTES } from './answers/error-mapper.ts';
 import { addExposure, TlsServers } from './serving/exposure.ts';
@@ -31,6 +32,7 @@ import type { HttpParts } from './parts.ts';
 import { addProxiedMethods, buildRewrite } from './access/proxied-route.ts';
 import { limitRate } from './access/rate-limit.ts';
 import { addRequestLog, readRequestId } from './serving/request-log.ts';
+import { addRequestMetrics } from './serving/request-metrics.ts';
 import { addV1Routes } from './v1-routes.ts';
 import { compileValidator } from './requests/validator.ts';
 import { addWebSockets } from './access/web-socket-peer.ts';
@@ -91,6 +93,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   allowedMethods.watch(app);
   addExposure(app, parts.exposure);
   addRequestLog(app);
+  addRequestMetrics(app, parts.metrics.requests);
   // Before the admission, so that a page can also read why it was refused.
   await addCrossOrigin(app, parts.exposure.corsOrigins);
   addAdmission(app, parts);
@@ -100,6 +103,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   addProxiedMethods(app);
   await addWebSockets(app);
   addHealthz(app, parts);
+  addMetrics(app, parts);
   addPreviewOrigin(app, parts);
   await app.register(async (v1: App) => addV1(v1, parts));
   await app.register(async (account: App) => addAccountRoutes(account, parts));

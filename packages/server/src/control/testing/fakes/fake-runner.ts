@@ -9,6 +9,7 @@ import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Strea
 import { AppError } from '@coppice/contract';
 import { FakeCommands } from './fake-commands.ts';
 import { FakeFiles } from './fake-files.ts';
+import { FakeMetrics } from './fake-metrics.ts';
 import { FakeDisks } from './fake-disks.ts';
 import { FakeCaptures } from './fake-captures.ts';
 import { answer, answerError, noVm, readAll } from './fake-answers.ts';
@@ -75,6 +76,7 @@ export class FakeRunner implements AsyncDisposable {
   });
   readonly files = new FakeFiles();
   readonly commands = new FakeCommands();
+  readonly metrics = new FakeMetrics();
   readonly requests: string[] = [];
   readonly ends = new Map<string, EndEvent>();
   /** Notes that are not acknowledged. */
@@ -117,6 +119,8 @@ export class FakeRunner implements AsyncDisposable {
   tunnels = 0;
   /** Whether commands start before their input has ended, as real ones do. */
   startsAtHead = false;
+  /** Duration of the steps of each create. */
+  timingsMs: Record<string, number> = {};
   /** Number of open admissions of creates. */
   holds = 0;
   /** May throw the error with which a create is refused before it begins. */
@@ -245,6 +249,8 @@ export class FakeRunner implements AsyncDisposable {
     switch (`${method} ${url.pathname}`) {
       case 'GET /status':
         return answer(stream, 200, this.#status());
+      case 'GET /metrics':
+        return answer(stream, 200, this.metrics.runner);
       case 'GET /vms':
         return answer(stream, 200, [...this.vms.values()]);
       case 'GET /events':
@@ -327,7 +333,7 @@ export class FakeRunner implements AsyncDisposable {
       id,
       state: 'running',
       image: `registry.test/library/${body.image}@${DIGEST}`,
-      timings_ms: {},
+      timings_ms: this.timingsMs,
     };
     this.vms.set(id, vm);
     this.#inherit(id, body.egress);
