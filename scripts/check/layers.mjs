@@ -76,6 +76,7 @@ export const LAYERS = [
     layers: [
       ['.'],
       ['http'],
+      ['metrics'],
       ['driver'],
       ['accelerator', 'capacity', 'snapshot'],
       ['workspace'],

@@ -29,6 +29,7 @@ export * from './sandbox/exec.ts';
 export * from './sandbox/files.ts';
 export * from './sandbox/forks.ts';
 export * from './sandbox/lifecycle.ts';
+export * from './sandbox/metrics.ts';
 export * from './sandbox/ports.ts';
 export * from './sandbox/sandbox.ts';
 export * from './sandbox/snapshots.ts';

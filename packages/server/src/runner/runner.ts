@@ -22,6 +22,8 @@ import { buildUnitLimits } from './confinement/unit-limits.ts';
 import { isTmpfs } from './host/tmpfs.ts';
 import { RunnerServer } from './http/runner-server.ts';
 import { measureRunner } from './measure-runner.ts';
+import { listMetered } from './metrics/metered-driver.ts';
+import { VmMeters } from './metrics/vm-meters.ts';
 import { openFleet, type OpenedFleet } from './open-fleet.ts';
 import { openVmm } from './open-vmm.ts';
 import type { RunnerConfig } from './runner-config.ts';
@@ -79,7 +81,9 @@ export async function startRunner(
   const status = (): RunnerStatus => buildStatus(opened, { accelerators, confinement: jail.confinement });
   const measured = { ...opened, accelerators, confinement: jail.confinement, machines };
   const metrics = (): RunnerMetrics => measureRunner(measured);
-  const served = { fleet, copies, rollbacks, spool, images, builds, plan, disks, status, metrics, log };
+  const meters = setup.use(openMeters(opened, log));
+  const routed = { fleet, copies, rollbacks, spool, images, builds, plan, disks, status, metrics, meters };
+  const served = { ...routed, log };
   const server = await RunnerServer.listen(served, config.socketPath);
   setup.defer(() => server.close());
   setup.defer(() => lock.leave());
@@ -94,6 +98,14 @@ export async function startRunner(
     cgroups: opened.cgroups.status,
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
+}
+
+function openMeters({ fleet, network }: OpenedFleet, log: Logger): VmMeters {
+  return new VmMeters({
+    listVms: () => listMetered(fleet.vms),
+    readTraffic: (units) => network.readTraffic(units),
+    log,
+  });
 }
 
 function buildStatus(

@@ -36,6 +36,7 @@ import { addForkRun } from './endpoints/copies/fork-run.ts';
 import { addGetAudit } from './endpoints/records/get-audit.ts';
 import { addGetCredentials } from './endpoints/network/get-credentials.ts';
 import { addGetNetwork } from './endpoints/network/get-network.ts';
+import { addGetMetrics } from './endpoints/runs/get-metrics.ts';
 import { addGetRun } from './endpoints/runs/get-run.ts';
 import { addGetStatement } from './endpoints/records/get-statement.ts';
 import { addGetTree } from './endpoints/runs/get-tree.ts';
@@ -69,6 +70,7 @@ export function addV1Routes(v1: App, parts: HttpParts): void {
   addGetUsage(v1, parts);
   addGetStatement(v1, parts);
   addGetRun(v1, parts);
+  addGetMetrics(v1, parts);
   addGetAudit(v1, parts);
   addDeleteRun(v1, parts);
   addPatchRun(v1, parts);

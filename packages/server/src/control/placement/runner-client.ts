@@ -8,7 +8,6 @@ import type { Readable } from 'node:stream';
 import { AppError, FileEntry, FilesCursor, UploadResult } from '@coppice/contract';
 import { z } from 'zod';
 import { EgressCounters, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
-import { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 import {
   type PrepareImage,
   PrepareProgress,
@@ -26,6 +25,7 @@ import type { RegistryLogin } from '../registries/registries.ts';
 import { RunnerCaptures } from './runner-captures.ts';
 import { RunnerCommands } from './runner-commands.ts';
 import { RunnerDisks } from './runner-disks.ts';
+import { RunnerMeasures } from './runner-measures.ts';
 import { fromGuest } from './runner-error.ts';
 import {
   get,
@@ -39,8 +39,6 @@ import {
 import { readBounded, readLines } from './read-stream.ts';
 
 const DELETE_DEADLINE_MS = 30_000;
-/** Less than the 10 s after which Prometheus gives up a scrape. */
-const METRICS_DEADLINE_MS = 3000;
 const AGENT_HEAD_DEADLINE_MS = 30_000;
 const MAX_RESULT_BYTES = 64 << 10;
 /** Pages end after 4 MiB. An agent that was saved by an older version lists 100 000 entries at once, about 18 MB. */
@@ -95,6 +93,7 @@ export class RunnerClient {
   readonly captures: RunnerCaptures;
   readonly commands: RunnerCommands;
   readonly disks: RunnerDisks;
+  readonly measures: RunnerMeasures;
   readonly #connection: RunnerConnection;
 
   constructor(connection: RunnerConnection) {
@@ -102,18 +101,11 @@ export class RunnerClient {
     this.captures = new RunnerCaptures(connection);
     this.commands = new RunnerCommands(connection);
     this.disks = new RunnerDisks(connection);
+    this.measures = new RunnerMeasures(connection);
   }
 
   status(): Promise<RunnerStatus> {
     return this.#connection.callJson(get('/status'), RunnerStatus);
-  }
-
-  /** Measurements of the runner. A runner that is slow must not hold up who asks. */
-  metrics(): Promise<RunnerMetrics> {
-    return this.#connection.callJson(
-      { ...get('/metrics'), headDeadlineMs: METRICS_DEADLINE_MS },
-      RunnerMetrics,
-    );
   }
 
   /**

@@ -78,7 +78,7 @@ export class VmDriver {
   #continued: Promise<unknown> = Promise.resolve();
   #isRetired = false;
   #isDestroyed = false;
-  #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
+  #lastUsage: ProcessUsage = { cpuMs: 0, memBytes: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
   readonly #endRetry: EndRetry;
   readonly #endAsked = new AbortController();
@@ -337,8 +337,11 @@ export class VmDriver {
     }
   }
 
-  sampleUsage(): void {
-    this.#lastUsage = this.#vm?.usage() ?? this.#lastUsage;
+  /** Reads the usage of the VM's process, and keeps it for the end. Returns undefined if the process is gone. */
+  sampleUsage(): ProcessUsage | undefined {
+    const usage = this.#vm?.usage();
+    this.#lastUsage = usage ?? this.#lastUsage;
+    return usage;
   }
 
   /**
@@ -441,7 +444,7 @@ export class VmDriver {
    * The usage of a dead process can no longer be read: the control group has counted to the end. The group's memory
    * includes page cache, so it is used only then.
    */
-  #finalUsage(atEnd: ProcessUsage | undefined): ProcessUsage {
+  #finalUsage(atEnd: ProcessUsage | undefined): Omit<ProcessUsage, 'memBytes'> {
     const last = atEnd ?? this.#lastUsage;
     const group = this.#hooks.groupUsage();
     return {

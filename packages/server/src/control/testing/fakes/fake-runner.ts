@@ -76,7 +76,7 @@ export class FakeRunner implements AsyncDisposable {
   });
   readonly files = new FakeFiles();
   readonly commands = new FakeCommands();
-  readonly metrics = new FakeMetrics();
+  readonly metrics = new FakeMetrics((id) => this.vms.has(id));
   readonly requests: string[] = [];
   readonly ends = new Map<string, EndEvent>();
   /** Notes that are not acknowledged. */
@@ -241,6 +241,7 @@ export class FakeRunner implements AsyncDisposable {
     const { method, url } = request;
     const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
     if (id !== undefined && rest === '/admission') return this.#admit(stream);
+    if (id !== undefined && rest === '/metrics') return this.metrics.answerVm(stream, id, url);
     if (id !== undefined && rest === '/egress') return this.#answerEgress(stream, method, id);
     if (await this.disks.take(stream, method, url)) return;
     if (await this.captures.take(stream, `${method} ${url.pathname}`)) return;
@@ -375,6 +376,7 @@ export class FakeRunner implements AsyncDisposable {
     if (!this.vms.has(id)) throw noVm(id);
     if (this.onAgent(id, stream)) return undefined;
     if (await this.commands.take(stream, id, action, url.searchParams)) return undefined;
+    if (action === 'GET /agent/metrics') return this.metrics.answerGuest(stream);
     if (action === 'POST /agent/exec') return this.#exec(stream);
     if (action === 'POST /agent/shell') return this.#openProcess(stream, this.onShell);
     if (action === 'POST /agent/terminal') return this.#openProcess(stream, this.onTerminal);
