@@ -93,7 +93,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   allowedMethods.watch(app);
   addExposure(app, parts.exposure);
   addRequestLog(app);
-  addRequestMetrics(app, parts.metrics.requests);
+  addRequestMetrics(app, parts);
   // Before the admission, so that a page can also read why it was refused.
   await addCrossOrigin(app, parts.exposure.corsOrigins);
   addAdmission(app, parts);

@@ -1,18 +1,18 @@
 /** Measures every request from its arrival until its connection is free or broken. */
 import type { FastifyReply } from 'fastify';
-import type { RequestMetrics } from '../../metrics/request-metrics.ts';
 import type { App } from '../app.ts';
+import type { HttpParts } from '../parts.ts';
 
 const SWITCHING_PROTOCOLS = 101;
 
-export function addRequestMetrics(app: App, metrics: RequestMetrics): void {
-  app.decorate('countError', (code) => metrics.countError(code));
+export function addRequestMetrics(app: App, parts: Pick<HttpParts, 'metrics'>): void {
+  app.decorate('countError', (code) => parts.metrics.requests.countError(code));
   app.addHook('onRequest', async ({ method, routeOptions, is404 }, reply) => {
     const startedAt = performance.now();
     // Other hooks of a CORS preflight see a route `*`; a request without a route has none.
     const route = is404 ? undefined : routeOptions.url;
     reply.raw.once('close', () =>
-      metrics.note({
+      parts.metrics.requests.note({
         method,
         route,
         status: findStatus(reply),
