@@ -41,6 +41,11 @@ export class VmMeter {
     return this.#samples.last?.atMs ?? 0;
   }
 
+  /** Whether there is a sample of this VM. Usage before the first one is in no point. */
+  hasSampled({ unit }: MeteredVm): boolean {
+    return unit === this.#unit && this.#samples.last?.instance === this.#instance;
+  }
+
   /** The sandbox has no VM any more. Returns whether it lives on without. */
   leave(): boolean {
     this.#isRetired = this.#vm?.isRetired() ?? this.#isRetired;

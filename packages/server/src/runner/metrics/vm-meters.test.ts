@@ -150,6 +150,23 @@ test('a VMM that does not answer costs only the numbers that it would give', asy
   assert.deepEqual([series[0]?.read_bytes, series[0]?.cpu_utilization], [0, 0.05]);
 });
 
+test('a new VM is sampled between the regular samples, and only once', async () => {
+  startVm('u1');
+  await meters.sample({ onlyNew: true });
+  const second = new StandInVm('u2');
+  vms.set(`run${'2'.repeat(20)}`, second);
+  clockMs += 1000;
+  await meters.sample({ onlyNew: true });
+  second.usage.cpuMs = 900;
+  await sampleAfter(9);
+  const both = await Promise.all([ID, `run${'2'.repeat(20)}`].map((id) => meters.read(id, QUERY)));
+  assert.deepEqual(
+    both.map(({ series }) => series.map(({ duration_ms }) => duration_ms)),
+    [[10_000], [9000]],
+  );
+  assert.equal(both[1]?.series[0]?.cpu_utilization, 0.05);
+});
+
 test('a hibernated sandbox keeps its last hour, and continues it when it is resumed', async () => {
   const first = startVm('u1');
   await meters.sample();

@@ -1,8 +1,8 @@
 /**
  * Samples the usage of all VMs, and keeps the samples of the last hour in memory:
  *
- *   sandbox runs ─► a sample every 10 s ─► hibernated: kept for an hour ─► resumed: continued
- *                                      └─► ended: dropped
+ *   sandbox runs ─► a sample within a second, then every 10 s ─► hibernated: kept for an hour ─► resumed: continued
+ *                                                            └─► ended: dropped
  *
  * Billing reads usage itself; the samples only give it a last value for a process that is suddenly gone. The next
  * runner process begins without any.
@@ -20,6 +20,7 @@ import type { TapTraffic } from '../network/kernel/tap-traffic.ts';
 import type { MeteredVm } from './metered-vm.ts';
 import { VmMeter } from './vm-meter.ts';
 
+const CHECK_MS = 1000;
 /** Sandboxes without a VM whose samples are kept. */
 const MAX_LEFT = 1000;
 /** Other work of the runner proceeds after so many VMs. */
@@ -38,10 +39,11 @@ export class VmMeters implements Disposable {
   readonly #meters = new Map<string, VmMeter>();
   readonly #timer: NodeJS.Timeout;
   #isSampling = false;
+  #checks = 0;
 
   constructor(options: VmMetersOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => void this.sample(), SAMPLE_S * 1000);
+    this.#timer = setInterval(() => void this.#check(), CHECK_MS);
     this.#timer.unref();
   }
 
@@ -55,12 +57,21 @@ export class VmMeters implements Disposable {
     return meter.read(measured, { ...query, since_ms });
   }
 
-  /** Samples all VMs. Does nothing while it is not done with the last samples. Never rejects. */
-  async sample(): Promise<void> {
+  #check(): Promise<void> {
+    this.#checks += 1;
+    return this.sample({ onlyNew: (this.#checks * CHECK_MS) % (SAMPLE_S * 1000) !== 0 });
+  }
+
+  /** Samples all VMs, or those without a sample. Does nothing while it is not done with the last samples. Never rejects. */
+  async sample({ onlyNew = false } = {}): Promise<void> {
     if (this.#isSampling) return;
     this.#isSampling = true;
     try {
-      await this.#sampleAll();
+      const vms = this.#options.listVms();
+      if (!onlyNew) this.#drop(vms);
+      const isDue = ([id, vm]: readonly [string, MeteredVm]): boolean =>
+        vm.isUp && !(onlyNew && this.#meters.get(id)?.hasSampled(vm) === true);
+      await this.#sampleAll([...vms].filter(isDue));
     } catch (error) {
       this.#options.log.warn({ err: error }, 'VMs were not measured');
     } finally {
@@ -68,11 +79,10 @@ export class VmMeters implements Disposable {
     }
   }
 
-  async #sampleAll(): Promise<void> {
-    const { listVms, readTraffic, log } = this.#options;
-    const vms = listVms();
-    const traffic = readTraffic([...vms.values()].map(({ unit }) => unit));
-    this.#drop(vms);
+  async #sampleAll(vms: readonly (readonly [id: string, vm: MeteredVm])[]): Promise<void> {
+    if (vms.length === 0) return;
+    const { readTraffic, log } = this.#options;
+    const traffic = readTraffic(vms.map(([, { unit }]) => unit));
     const samples: Promise<void>[] = [];
     for (const [id, vm] of vms) {
       const sample = this.#meterOf(id).sample({ vm, traffic: traffic.get(vm.unit) });
