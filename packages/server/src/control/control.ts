@@ -92,11 +92,7 @@ export async function startControl(
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
-  const metrics = new ServiceMetrics({
-    version: config.version,
-    readRunner: () => runner.measures.runner(),
-    log,
-  });
+  const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
   const base = { db, runner, secrets, objects, region, limits, creditCents, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();

@@ -5,6 +5,7 @@
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
+import type { RunnerMeasures } from '../placement/runner-measures.ts';
 import { SingleFlight } from '../../lib/waiting/single-flight.ts';
 import { RequestMetrics } from './request-metrics.ts';
 import { RunnerGauges } from './runner-gauges.ts';
@@ -13,7 +14,7 @@ import { addStateMetrics, type ControlState } from './state-metrics.ts';
 
 export interface ServiceMetricsParts {
   version: string;
-  readRunner: () => Promise<RunnerMetrics>;
+  runner: Pick<RunnerMeasures, 'runner'>;
   log: Logger;
 }
 
@@ -21,17 +22,17 @@ export class ServiceMetrics {
   readonly requests: RequestMetrics;
   readonly starts: StartMetrics;
   readonly #registry = new Registry();
-  readonly #runner: RunnerGauges;
-  readonly #readRunner: () => Promise<RunnerMetrics>;
+  readonly #gauges: RunnerGauges;
+  readonly #runner: Pick<RunnerMeasures, 'runner'>;
   readonly #log: Logger;
   readonly #scrapes = new SingleFlight<string>();
 
-  constructor({ version, readRunner, log }: ServiceMetricsParts) {
-    this.#readRunner = readRunner;
+  constructor({ version, runner, log }: ServiceMetricsParts) {
+    this.#runner = runner;
     this.#log = log;
     this.requests = new RequestMetrics(this.#registry);
     this.starts = new StartMetrics(this.#registry);
-    this.#runner = new RunnerGauges(this.#registry);
+    this.#gauges = new RunnerGauges(this.#registry);
     new Gauge({
       name: 'coppice_build_info',
       help: 'Always 1. The label is the version of the service.',
@@ -53,14 +54,14 @@ export class ServiceMetrics {
   /** Returns all metrics in the text format. Concurrent calls share one reading. */
   write(): Promise<string> {
     return this.#scrapes.run('', async () => {
-      this.#runner.set(await this.#findRunner());
+      this.#gauges.set(await this.#findRunner());
       return this.#registry.metrics();
     });
   }
 
   async #findRunner(): Promise<RunnerMetrics | undefined> {
     try {
-      return await this.#readRunner();
+      return await this.#runner.runner();
     } catch (error) {
       this.#log.debug({ err: error }, 'the runner was not measured');
       return undefined;
