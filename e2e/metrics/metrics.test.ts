@@ -77,7 +77,7 @@ describe('metrics', () => {
     const after = await measureNow();
     const elapsedS = (performance.now() - startedAt) / 1000;
     const usedS = after.cpu.used_seconds - before.cpu.used_seconds;
-    assert.ok(usedS > 1, `${usedS} s are used`);
+    assert.ok(usedS > 0.5, `${usedS} s are used`);
     assert.ok(usedS < 2 * elapsedS, `${usedS} s in ${elapsedS} s`);
   });
 
@@ -136,7 +136,7 @@ describe('metrics', () => {
     await run("nohup timeout 25 sh -c 'while :; do :; done' >/dev/null 2>&1 &");
     const point = await findPoint(
       'a busy point',
-      ({ at, cpu_utilization }) => at > since && cpu_utilization > 0.3,
+      ({ at, cpu_utilization }) => at > since && cpu_utilization > 0.2,
     );
     assert.ok(point.cpu_utilization < 2);
     assert.ok(point.duration_seconds > 8 && point.duration_seconds < 30, `${point.duration_seconds} s`);
