@@ -32,6 +32,7 @@ export * from './sandbox/file-links.ts';
 export * from './sandbox/files.ts';
 export * from './sandbox/forks.ts';
 export * from './sandbox/lifecycle.ts';
+export * from './sandbox/metrics.ts';
 export * from './sandbox/ports.ts';
 export * from './sandbox/sandbox.ts';
 export * from './sandbox/snapshots.ts';

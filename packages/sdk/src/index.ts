@@ -72,6 +72,14 @@ export type { FileEvent, WatchFilesOptions } from './sandbox/file-events.ts';
 export { SandboxFiles } from './sandbox/sandbox-files.ts';
 export type { FileContent } from './transport/upload.ts';
 export { ForkError } from './sandbox/forks.ts';
+export type {
+  GuestReport,
+  MetricsNow,
+  MetricsOptions,
+  MetricsPoint,
+  NetworkUsage,
+  SandboxMetrics,
+} from './sandbox/metrics.ts';
 export type { SandboxTree, SandboxTreeNode } from './sandbox/forks.ts';
 export type { BuildOptions, ImageInfo, Images, ReadyShape, Shape } from './images.ts';
 export type { PagedList } from './transport/paged-list.ts';

@@ -15,6 +15,7 @@ import {
   setIdleTimeout,
   type CreateOptions,
 } from './lifecycle.ts';
+import { fetchMetrics, type MetricsOptions, type SandboxMetrics } from './metrics.ts';
 import { SandboxEgress } from './sandbox-egress.ts';
 import type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
 import {
@@ -201,6 +202,20 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
    */
   async tree(options: CallOptions = {}): Promise<SandboxTree> {
     return fetchTree(this.#transport, this.#path, options);
+  }
+
+  /**
+   * Measures the sandbox: CPU time, memory, disks and network, now and in the last hour. The numbers are the host's,
+   * apart from `guestReported`. This is no use of the sandbox: its idle timer continues, and it is not resumed. Rejects
+   * with code `invalid_state` when the sandbox has ended.
+   *
+   * @example
+   * const { now, series } = await sandbox.metrics({ step: 60 });
+   * console.log(now?.cpu.utilization, now?.memory.hostBytes);
+   * for (const { at, cpuUtilization } of series) console.log(at, cpuUtilization);
+   */
+  async metrics(options: MetricsOptions = {}): Promise<SandboxMetrics> {
+    return fetchMetrics(this.#transport, this.#path, options);
   }
 
   /**

@@ -10,7 +10,7 @@ import { Credit } from './billing/credit/credit.ts';
 import { CreditKeeper } from './billing/credit/credit-keeper.ts';
 import { CommandStore } from './commands/command-store.ts';
 import { CommandWatch } from './commands/command-watch.ts';
-import { Commands } from './commands/commands.ts';
+import { Commands, type CommandsParts } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
 import { startDisks } from './disks/start-disks.ts';
@@ -21,6 +21,7 @@ import { Grants } from './egress/grants.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
+import type { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
@@ -48,12 +49,13 @@ export interface SandboxesBase {
   creditCents: number | undefined;
   rules: EgressRules;
   clock: Clock;
+  metrics: Pick<ServiceMetrics, 'starts'>;
   log: Logger;
 }
 
 /** Loads the live sandboxes and builds the link that reconciles them with the runner. The link is not started yet. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
-  const { db, runner, secrets, region, limits, creditCents, clock, log } = base;
+  const { db, runner, secrets, region, limits, creditCents, clock, metrics, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
   await ownLimits.start();
   const limitsOf = ownLimits.of;
@@ -66,10 +68,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const egress = openEgress(base, audit);
   const { grants, notes, egressKeeper } = egress;
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
-  const commandParts = { runner: runner.commands, store: new CommandStore(db), audit, clock };
-  const retryMs = Math.min(MAX_RETRY_MS, limits.reconcileIntervalMs);
-  const watch = stack.use(new CommandWatch({ ...commandParts, retryMs, log }));
-  await watch.load();
+  const { watch, commandParts } = await openCommands(base, audit, stack);
   const common = { runner, store, clock };
   const drivers = stack.use(
     new LiveDrivers({
@@ -85,6 +84,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
       onEnding: (id) => watch.ending(id),
       onState: (row) => watch.follow(row),
       onRolledBack: (row) => watch.rolledBack(row),
+      noteStart: (note) => metrics.starts.note(note),
       disks: disks.sandboxDisks,
     }),
   );
@@ -103,7 +103,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     audit,
     disks: disks.sandboxDisks,
   });
-  const commands = new Commands({ ...commandParts, sandboxes, watch, limits });
+  const commands = new Commands({ ...commandParts, sandboxes });
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
@@ -130,6 +130,18 @@ function openEgress(
 ): { grants: Grants; notes: EgressNotes; egressKeeper: EgressKeeper } {
   const grants = new Grants({ store: new GrantStore(db), secrets, rules });
   return { grants, notes: new EgressNotes({ db, audit, log }), egressKeeper: new EgressKeeper(log) };
+}
+
+async function openCommands(
+  { db, runner, limits, clock, log }: SandboxesBase,
+  audit: AuditLog,
+  stack: AsyncDisposableStack,
+): Promise<{ watch: CommandWatch; commandParts: Omit<CommandsParts, 'sandboxes'> }> {
+  const parts = { runner: runner.commands, store: new CommandStore(db), audit, clock };
+  const retryMs = Math.min(MAX_RETRY_MS, limits.reconcileIntervalMs);
+  const watch = stack.use(new CommandWatch({ ...parts, retryMs, log }));
+  await watch.load();
+  return { watch, commandParts: { ...parts, watch, limits } };
 }
 
 function openSnapshots(

@@ -1,4 +1,4 @@
-import type { KeyScope, Role } from '@coppice/contract';
+import type { ErrorCode, KeyScope, Role } from '@coppice/contract';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -34,6 +34,10 @@ declare module 'fastify' {
     access?: KeyAccess;
     /** Members who may use a route below /account/organizations/{organization}. */
     audience?: Audience;
+  }
+  interface FastifyInstance {
+    /** Counts an error that a caller gets. */
+    countError: (code: ErrorCode) => void;
   }
   interface FastifyRequest {
     /** Organization of the key or preview link, or, below /account, of the path; else empty. */

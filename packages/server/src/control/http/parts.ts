@@ -18,6 +18,7 @@ import type { Grants } from '../egress/grants.ts';
 import type { SecretDigest } from '../egress/secret-digest.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RateLimiter } from '../limits/rate-limiter.ts';
+import type { ServiceMetrics } from '../metrics/service-metrics.ts';
 import type { PortForwarder } from '../ports/forward.ts';
 import type { PreviewOrigins } from '../ports/preview-origins.ts';
 import type { Previews } from '../ports/previews.ts';
@@ -62,6 +63,9 @@ export interface HttpParts {
   rateLimiter: RateLimiter;
   billing: Billing;
   outputBudget: OutputBudget;
+  metrics: ServiceMetrics;
+  /** Opens `GET /metrics`; undefined: there is no such route. */
+  metricsToken: string | undefined;
   limits: ControlLimits;
   version: string;
   exposure: Exposure;

@@ -23,6 +23,7 @@ import { withoutToken } from './access/file-link-path.ts';
 import { addCrossOrigin } from './access/cross-origin.ts';
 import { addHealthz } from './endpoints/healthz.ts';
 import { addLinkedFile } from './endpoints/files/linked-file.ts';
+import { addMetrics } from './endpoints/metrics.ts';
 import { addPreviewOrigin } from './endpoints/ports/preview-origin.ts';
 import { buildErrorBody, JSON_BODY_BYTES } from './answers/error-mapper.ts';
 import { addExposure, TlsServers } from './serving/exposure.ts';
@@ -33,6 +34,7 @@ import type { HttpParts } from './parts.ts';
 import { addProxiedMethods, buildRewrite } from './access/proxied-route.ts';
 import { limitRate } from './access/rate-limit.ts';
 import { addRequestLog, readRequestId } from './serving/request-log.ts';
+import { addRequestMetrics } from './serving/request-metrics.ts';
 import { addV1Routes } from './v1-routes.ts';
 import { compileValidator } from './requests/validator.ts';
 import { addWebSockets } from './access/web-socket-peer.ts';
@@ -93,6 +95,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   allowedMethods.watch(app);
   addExposure(app, parts.exposure);
   addRequestLog(app);
+  addRequestMetrics(app, parts);
   // Before the admission, so that a page can also read why it was refused.
   await addCrossOrigin(app, parts.exposure.corsOrigins);
   addAdmission(app, parts);
@@ -102,6 +105,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   addProxiedMethods(app);
   await addWebSockets(app);
   addHealthz(app, parts);
+  addMetrics(app, parts);
   addPreviewOrigin(app, parts);
   addLinkedFile(app, parts);
   await app.register(async (v1: App) => addV1(v1, parts));

@@ -35,6 +35,7 @@ import { addForkRun } from './endpoints/copies/fork-run.ts';
 import { addGetAudit } from './endpoints/records/get-audit.ts';
 import { addGetCredentials } from './endpoints/network/get-credentials.ts';
 import { addGetNetwork } from './endpoints/network/get-network.ts';
+import { addGetMetrics } from './endpoints/runs/get-metrics.ts';
 import { addGetRun } from './endpoints/runs/get-run.ts';
 import { addGetStatement } from './endpoints/records/get-statement.ts';
 import { addGetTree } from './endpoints/runs/get-tree.ts';
@@ -76,6 +77,7 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addRollbackRun,
   addRestoreRun,
   addGetTree,
+  addGetMetrics,
   addListNetworkProfiles,
   addGetNetwork,
   addPutNetwork,

@@ -26,6 +26,7 @@ import { RunnerCaptures } from './runner-captures.ts';
 import { RunnerCommands } from './runner-commands.ts';
 import { RunnerDisks } from './runner-disks.ts';
 import { RunnerFiles } from './runner-files.ts';
+import { RunnerMeasures } from './runner-measures.ts';
 import { fromGuest } from './runner-error.ts';
 import {
   get,
@@ -94,6 +95,7 @@ export class RunnerClient {
   readonly commands: RunnerCommands;
   readonly disks: RunnerDisks;
   readonly files: RunnerFiles;
+  readonly measures: RunnerMeasures;
   readonly #connection: RunnerConnection;
 
   constructor(connection: RunnerConnection) {
@@ -102,6 +104,7 @@ export class RunnerClient {
     this.commands = new RunnerCommands(connection);
     this.disks = new RunnerDisks(connection);
     this.files = new RunnerFiles(connection);
+    this.measures = new RunnerMeasures(connection);
   }
 
   status(): Promise<RunnerStatus> {

@@ -16,6 +16,8 @@ export interface ProcessIdentity {
 
 export interface ProcessUsage {
   cpuMs: number;
+  /** Resident memory now, and its peak. */
+  memBytes: number;
   memPeakBytes: number;
 }
 
@@ -58,7 +60,7 @@ export function isAlive(identity: ProcessIdentity): boolean {
   return stat.state !== 'Z' || stat.threads > 1;
 }
 
-/** CPU time (user and system) and peak resident memory; undefined when the process is gone. */
+/** CPU time (user and system) and resident memory; undefined when the process is gone. */
 export function findUsage(identity: ProcessIdentity): ProcessUsage | undefined {
   const stat = findStat(identity.pid);
   if (stat === undefined || stat.startTicks !== identity.startTicks) return undefined;
@@ -68,10 +70,11 @@ export function findUsage(identity: ProcessIdentity): ProcessUsage | undefined {
   } catch {
     return undefined;
   }
-  const peakKib = /^VmHWM:\s+(\d+) kB$/mu.exec(status)?.[1];
+  const readBytes = (field: RegExp): number => Number(field.exec(status)?.[1] ?? 0) * 1024;
   return {
     cpuMs: (stat.cpuTicks * 1000) / CLOCK_TICKS_PER_SECOND,
-    memPeakBytes: Number(peakKib ?? 0) * 1024,
+    memBytes: readBytes(/^VmRSS:\s+(\d+) kB$/mu),
+    memPeakBytes: readBytes(/^VmHWM:\s+(\d+) kB$/mu),
   };
 }
 

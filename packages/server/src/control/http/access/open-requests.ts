@@ -23,6 +23,11 @@ export class OpenRequests {
     return this.#draining.signal;
   }
 
+  /** Open requests: all, and those that {@link limit} and {@link stream} count. */
+  get counts(): { all: number; limited: number; streams: number } {
+    return { all: this.#all, limited: this.#requests.total, streams: this.#streams.total };
+  }
+
   /** Counts a request when it arrives; {@link leave} counts it out when its answer is sent. */
   enter(): void {
     this.#all += 1;
@@ -65,6 +70,11 @@ class Counter {
   constructor(what: string, limitOf: (organizationId: string) => number) {
     this.#what = what;
     this.#limitOf = limitOf;
+  }
+
+  /** Open requests of all organizations. */
+  get total(): number {
+    return [...this.#open.values()].reduce((sum, open) => sum + open, 0);
   }
 
   async run<T>(organizationId: string, task: () => Promise<T>): Promise<T> {

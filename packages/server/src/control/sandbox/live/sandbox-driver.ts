@@ -37,6 +37,7 @@ import { SandboxEgress } from './sandbox-egress.ts';
 import { SandboxHibernation } from './sandbox-hibernation.ts';
 import { SandboxRollback } from './sandbox-rollback.ts';
 import type { SandboxStore } from '../record/sandbox-store.ts';
+import type { NoteStart } from './start-note.ts';
 import { isNotFound, SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from '../record/steps.ts';
 
@@ -57,6 +58,8 @@ export interface DriverParts {
   onEnding: (id: string) => Promise<void>;
   /** Called with the row when its guest has been rolled back. */
   onRolledBack: (row: Readonly<SandboxRow>) => void;
+  /** Called with each start of the VM, when its outcome is known. */
+  noteStart: NoteStart;
   /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
   /** Throws if the sandbox may not be resumed now: its organization lacks credit or quota. */
@@ -76,20 +79,8 @@ export class SandboxDriver {
   readonly #disks: SandboxDisks;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    const {
-      runner,
-      store,
-      audit,
-      notes,
-      grants,
-      disks,
-      clock,
-      limits,
-      onEnding,
-      onState,
-      onFinal,
-      admitResume,
-    } = parts;
+    const { runner, store, audit, notes, grants, disks, clock, limits } = parts;
+    const { onEnding, onState, onFinal, admitResume, noteStart } = parts;
     this.#disks = disks;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
@@ -110,8 +101,8 @@ export class SandboxDriver {
     const onDoubt = (): void => parts.egressKeeper.mark(row.id);
     this.egress = new SandboxEgress(this.live, this.#vm, { audit, grants, onDoubt });
     const { egress } = this;
-    this.boot = new SandboxBoot(this.live, { vm, grants, audit, disks });
-    this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume, disks });
+    this.boot = new SandboxBoot(this.live, { vm, grants, audit, disks, noteStart });
+    this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume, disks, noteStart });
     this.copies = new SandboxCopies(this.live, { vm, egress });
     const onDone = (): void => parts.onRolledBack(this.row);
     this.rollback = new SandboxRollback(this.live, { vm, audit, disks, onDone, log: this.#log });
