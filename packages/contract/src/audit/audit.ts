@@ -34,6 +34,7 @@ const Size = z.int().describe('Bytes.');
 export const AUDIT_EVENTS = {
   'sandbox.created': z.object({
     ...Shape,
+    name: z.string().optional().describe('Omitted without one.'),
     parent: z
       .string()
       .optional()

@@ -32,11 +32,12 @@ test('create sends every option under its wire name and does not change labels',
   const labels = { camelCase: 'a', snake_case: 'b', __proto__x: 'c' };
   const size = { vcpus: 2, memMiB: 512, diskMiB: 64 };
   const life = { timeout: 0, maxLifetime: 60, autoHibernate: true };
-  await server.client().sandboxes.create({ image: 'a:1', ...size, ...life, labels });
+  await server.client().sandboxes.create({ image: 'a:1', name: 'ci', ...size, ...life, labels });
   assert.equal(`${server.last.method} ${server.last.url}`, 'POST /v1/runs');
   assert.equal(server.last.headers['content-type'], 'application/json');
   assert.deepEqual(server.lastJson, {
     image: 'a:1',
+    name: 'ci',
     vcpus: 2,
     mem_mib: 512,
     disk_mib: 64,
@@ -82,6 +83,7 @@ test('a record has fields in camelCase, with null for missing values', async () 
   assert.deepEqual(sandbox?.record, {
     id: SANDBOX_ID,
     status: 'running',
+    name: null,
     teamId: 'team1',
     image: 'docker.io/library/node:22-slim@sha256:00',
     region: 'us',

@@ -21,6 +21,11 @@ export interface CreateOptions extends EgressOptions {
    * `stable` (code `image_not_pinned`). Default `node:22-slim`.
    */
   image?: string | undefined;
+  /**
+   * Name of the sandbox, 1–64 characters. No other sandbox of the organization may have it until this one ends (code
+   * `already_exists`). Default: none.
+   */
+  name?: string | undefined;
   /** Number of virtual CPUs, 1–32. Default 1. */
   vcpus?: number | undefined;
   /** Memory in MiB, 128–262 144. Default 1024. */
@@ -54,6 +59,7 @@ export interface CreateOptions extends EgressOptions {
 
 const CREATE_FIELDS = {
   image: 'image',
+  name: 'name',
   vcpus: 'vcpus',
   memMiB: 'mem_mib',
   diskMiB: 'disk_mib',

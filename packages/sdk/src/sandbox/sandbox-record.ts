@@ -24,6 +24,8 @@ export interface SandboxInfo {
   id: string;
   /** State of the sandbox. */
   status: SandboxStatus;
+  /** Name that the caller chose. Null without one. */
+  name: string | null;
   /**
    * Id of the team that owns the sandbox: the team of the key that created it. Null if the service does not send it.
    */
@@ -111,6 +113,7 @@ export function parseSandboxInfo(value: unknown): SandboxInfo {
   return {
     id: readString(record, 'id'),
     status: readString(record, 'status'),
+    name: readOptionalString(record, 'name'),
     teamId: readOptionalString(record, 'team_id'),
     image: readString(record, 'image'),
     region: readString(record, 'region'),

@@ -96,6 +96,11 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
     return this.#record.id;
   }
 
+  /** Name of the sandbox in the record that the service sent last. Null without one. */
+  get name(): string | null {
+    return this.#record.name;
+  }
+
   /** State of the sandbox in the record that the service sent last. */
   get status(): SandboxStatus {
     return this.#record.status;

@@ -50,9 +50,13 @@ export interface SnapshotOptions extends CreateCallOptions {
 
 /**
  * Settings of a restored sandbox. Those left out have the values that the snapshot's sandbox had when it was saved,
- * except credentials: a restored sandbox has only the credentials given here.
+ * except name and credentials: a restored sandbox has only those given here.
  */
 export interface RestoreOptions extends EgressOptions {
+  /**
+   * Name of the new sandbox, 1–64 characters. No other sandbox of the organization may have it (code `already_exists`).
+   */
+  name?: string | undefined;
   /**
    * Idle time in seconds (0–2 592 000) after which the sandbox is destroyed, or hibernated with `autoHibernate`. 0
    * means never.
@@ -85,6 +89,7 @@ const SNAPSHOT_FIELDS = { name: 'name' } as const satisfies Record<
 >;
 
 const RESTORE_FIELDS = {
+  name: 'name',
   timeout: 'timeout',
   labels: 'labels',
   maxLifetime: 'max_lifetime',

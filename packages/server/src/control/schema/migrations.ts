@@ -26,6 +26,7 @@ import {
   nameSubjects,
 } from '../sandbox/record/first-sandboxes.ts';
 import { addSandboxDisks } from '../sandbox/record/sandbox-disks-migration.ts';
+import { addSandboxSettings } from '../sandbox/record/settings-migration.ts';
 import { addSnapshotDisks } from '../snapshots/snapshot-disks-migration.ts';
 import { createSnapshots } from '../snapshots/first-snapshots.ts';
 
@@ -82,4 +83,9 @@ export const MIGRATIONS: Record<string, Migration> = {
     },
   },
   '0017_commands': commandsMigration,
+  '0018_settings': {
+    async up(db: Database) {
+      await addSandboxSettings(db);
+    },
+  },
 };

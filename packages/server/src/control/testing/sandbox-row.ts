@@ -14,6 +14,7 @@ export function buildSandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
     organization_id: 'org1',
     status: 'running',
     status_reason: null,
+    name: null,
     image: 'coppice/base:1',
     region: 'us',
     vcpus: 1,

@@ -31,6 +31,7 @@ export function buildCreatedRow(
     id,
     organization_id: organizationId,
     team_id: teamId,
+    name: request.name ?? null,
     image: request.image,
     region,
     vcpus: request.vcpus,
@@ -45,7 +46,7 @@ export function buildCreatedRow(
   };
 }
 
-/** Builds the row of a fork's child. It inherits everything from its parent except the age. */
+/** Builds the row of a fork's child. It inherits everything from its parent except the name and the age. */
 export function buildChildRow(
   { id, region, now }: Beginning,
   parent: SandboxRow,
@@ -73,18 +74,19 @@ export function buildChildRow(
 
 /**
  * Builds the row of a sandbox from a snapshot. Fields missing in the request are as they were when the snapshot was
- * taken; a missing `network` is undefined.
+ * taken, but the name is not inherited; a missing `network` is undefined.
  */
 export function buildRestoredRow(
   { id, region, now }: Beginning,
   { snapshot, teamId }: { snapshot: SnapshotRow; teamId: string },
   { request, network }: { request: RestoreSandboxRequest; network: NetworkPolicy | null | undefined },
 ): NewSandboxRow {
-  const { timeout, max_lifetime, labels, auto_hibernate } = request;
+  const { name, timeout, max_lifetime, labels, auto_hibernate } = request;
   return {
     id,
     organization_id: snapshot.organization_id,
     team_id: teamId,
+    name: name ?? null,
     image: snapshot.image,
     region,
     vcpus: snapshot.vcpus,
@@ -103,6 +105,7 @@ export function buildRestoredRow(
 
 /** Builds the first entry of the audit log: the image, shape and origin of the sandbox. */
 export function buildCreatedNote({
+  name,
   image,
   vcpus,
   mem_mib,
@@ -118,6 +121,7 @@ export function buildCreatedNote({
       vcpus,
       mem_mib,
       disk_mib,
+      ...(name === null ? {} : { name }),
       ...(parent_id === null ? {} : { parent: parent_id }),
       ...(isSnapshotId(origin) ? { snapshot_id: origin } : {}),
       ...(network === null ? {} : { network: describePolicy(network) }),

@@ -21,6 +21,8 @@ export interface SandboxTable {
     StatusReason | null | undefined,
     StateChange['status_reason']
   >;
+  /** Unique among the sandboxes of the organization that have not ended. */
+  name: Generated<string | null>;
   image: string;
   region: string;
   vcpus: number;

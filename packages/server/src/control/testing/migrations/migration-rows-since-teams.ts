@@ -351,6 +351,34 @@ const DISKS: Change = {
 };
 const EGRESS_GENERATION: Change = { columns: { egress_cursors: { generation: 'first' } } };
 
+const COMMANDS: Change = {
+  adds: {
+    commands: [
+      {
+        id: `cmd${'1'.repeat(20)}`,
+        organization_id: 'orgfirst',
+        sandbox_id: ENDED_ID,
+        guest_id: '1'.repeat(16),
+        command: 'sleep 1',
+        tag: 'of an old version',
+        state: 'exited',
+        exit_code: 124,
+        timed_out: true,
+        output_bytes: 2 ** 40,
+        dropped_bytes: 2 ** 39,
+        start_seq: 2,
+        started_at: NOW - HOUR_MS,
+        ended_at: NOW - HOUR_MS / 2,
+      },
+    ],
+  },
+};
+const SETTINGS: Change = {
+  columns: {
+    sandboxes: ({ id }) => ({ name: id === RUNNING_ID || id === ENDED_ID ? 'ci “é”' : null }),
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -364,4 +392,6 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0014_history': {},
   '0015_egress_generation': EGRESS_GENERATION,
   '0016_disks': DISKS,
+  '0017_commands': COMMANDS,
+  '0018_settings': SETTINGS,
 };

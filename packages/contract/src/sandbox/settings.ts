@@ -1,0 +1,43 @@
+/** Settings of a sandbox that a create, a restore or a change gives it. */
+import { z } from 'zod';
+import { boundedInt, boundedText } from '../fields.ts';
+
+export const DEFAULT_IDLE_TIMEOUT_S = 300;
+const MAX_IDLE_TIMEOUT_S = 30 * 86_400;
+const MAX_LIFETIME_S = 365 * 86_400;
+const MAX_LABELS = 32;
+const MAX_NAME_LENGTH = 64;
+const MAX_CHARACTER_BYTES = 4;
+
+const LABEL_KEY = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$/;
+const HAS_CONTROL = /\p{Cc}/u;
+
+export const Labels = z
+  .record(
+    z.string().regex(LABEL_KEY, { error: 'a label name is 1–63 of A–Z, a–z, 0–9, ".", "_", "/", "-"' }),
+    boundedText(0, 256),
+    { error: 'must be an object of strings' },
+  )
+  .refine((labels) => Object.keys(labels).length <= MAX_LABELS, {
+    error: `must have at most ${MAX_LABELS} entries`,
+  });
+
+/** Name of a sandbox. No other sandbox of the organization has it until this one ends. */
+export const SandboxName = boundedText(1, MAX_NAME_LENGTH * MAX_CHARACTER_BYTES)
+  .refine((text) => Array.from(text).length <= MAX_NAME_LENGTH, {
+    error: `must be at most ${MAX_NAME_LENGTH} characters`,
+  })
+  .refine((text) => !HAS_CONTROL.test(text), { error: 'must not contain control characters' })
+  .refine((text) => text.trim() === text, { error: 'must not begin or end with a space' })
+  .meta({ maxLength: MAX_NAME_LENGTH });
+
+/** Idle time after which the sandbox is destroyed, or hibernated; 0 disables it. */
+export const IdleTimeout = boundedInt(0, MAX_IDLE_TIMEOUT_S, 'seconds, 0 disables');
+
+export const Lifetime = boundedInt(1, MAX_LIFETIME_S, 'seconds');
+
+export const AutoHibernate = z
+  .boolean({ error: 'must be true or false' })
+  .describe(
+    'When idle, the sandbox is hibernated instead of destroyed, and the next request that uses it resumes it.',
+  );
