@@ -106,6 +106,16 @@ export const AUDIT_EVENTS = {
     reason: z.string(),
     count: z.int().optional().describe('Number of events with the same data that this entry stands for.'),
   }),
+  'settings.changed': z
+    .object({
+      name: z.string().nullable(),
+      labels: z.record(z.string(), z.string()),
+      timeout: z.int(),
+      auto_hibernate: z.boolean(),
+      max_lifetime: z.int().nullable(),
+    })
+    .partial()
+    .describe('The settings that were changed, with their new values.'),
   'policy.changed': Policy,
   'credentials.changed': z.object({
     credentials: z

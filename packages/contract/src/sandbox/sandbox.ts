@@ -80,12 +80,6 @@ export const CreateSandboxRequest = z
   .meta({ id: 'CreateSandboxRequest' });
 export type CreateSandboxRequest = z.infer<typeof CreateSandboxRequest>;
 
-/** Body of `PATCH /v1/runs/{id}`: sets the idle timeout. Without a timeout it only restarts the timer. */
-export const PatchSandboxRequest = z
-  .strictObject({ timeout: IdleTimeout.optional() })
-  .meta({ id: 'PatchSandboxRequest' });
-export type PatchSandboxRequest = z.infer<typeof PatchSandboxRequest>;
-
 /**
  * Body of `POST /v1/runs/restore`. An omitted field keeps the value of the sandbox of which the snapshot was taken,
  * except the name, which is not inherited, and credentials: only those in the request are granted.

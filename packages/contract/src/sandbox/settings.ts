@@ -41,3 +41,18 @@ export const AutoHibernate = z
   .describe(
     'When idle, the sandbox is hibernated instead of destroyed, and the next request that uses it resumes it.',
   );
+
+/** Body of `PATCH /v1/runs/{id}`: changes the given settings, all or none, and restarts the idle timer in any case. */
+export const PatchSandboxRequest = z
+  .strictObject({
+    timeout: IdleTimeout.optional(),
+    name: SandboxName.nullable().optional().describe('As in a create; null for none.'),
+    labels: Labels.optional().describe('Replaces all labels.'),
+    auto_hibernate: AutoHibernate.optional(),
+    max_lifetime: boundedInt(0, MAX_LIFETIME_S, 'seconds, 0 or null for no maximum')
+      .nullable()
+      .optional()
+      .describe('Seconds from the create, which must not have passed yet; 0 or null for no maximum.'),
+  })
+  .meta({ id: 'PatchSandboxRequest' });
+export type PatchSandboxRequest = z.infer<typeof PatchSandboxRequest>;

@@ -70,7 +70,7 @@ test('a misspelt option, NaN and infinity are refused before a request is sent',
   const misspelt = { memMib: 512 } as object;
   await assert.rejects(server.client().sandboxes.create(misspelt), /memMib.*memMiB/);
   await assert.rejects(server.client().sandboxes.create({ vcpus: Number.NaN }), /vcpus/);
-  await assert.rejects(server.sandbox().setTimeout(Infinity), /seconds/);
+  await assert.rejects(server.sandbox().setTimeout(Infinity), /timeout must be a finite number/);
   assert.equal(server.seen.length, 0);
 });
 
@@ -140,6 +140,30 @@ test('setTimeout patches the timer and stores the new record', async () => {
   assert.deepEqual(server.lastJson, { timeout: 0 });
   assert.equal(info.expiresAt, null);
   assert.equal(sandbox.record.timeout, 0);
+});
+
+test('update sends every setting under its wire name, and null as null', async () => {
+  await using server = await LoopbackServer.answering(200, wireRecord({ name: 'ci', labels: { a_b: 'c' } }));
+  const sandbox = server.sandbox();
+  await sandbox.update({
+    timeout: 5,
+    name: 'ci',
+    labels: { a_b: 'c' },
+    autoHibernate: true,
+    maxLifetime: 60,
+  });
+  assert.equal(`${server.last.method} ${server.last.url}`, `PATCH /v1/runs/${SANDBOX_ID}`);
+  assert.deepEqual(server.lastJson, {
+    timeout: 5,
+    name: 'ci',
+    labels: { a_b: 'c' },
+    auto_hibernate: true,
+    max_lifetime: 60,
+  });
+  assert.deepEqual([sandbox.name, sandbox.record.labels], ['ci', { a_b: 'c' }]);
+  await sandbox.update({ name: null, maxLifetime: null, timeout: undefined });
+  assert.deepEqual(server.lastJson, { name: null, max_lifetime: null });
+  await assert.rejects(sandbox.update({ image: 'a:1' } as object), /update: unknown option "image"/);
 });
 
 test('hibernate and resume send no body and store the new record', async () => {

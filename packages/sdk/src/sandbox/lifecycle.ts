@@ -9,7 +9,7 @@ import {
   type SandboxInfo,
 } from './sandbox-record.ts';
 import type { Transport } from '../transport/transport.ts';
-import { buildQuery, buildWireBody, encodeSegment, requireJsonNumber } from '../transport/wire.ts';
+import { buildQuery, buildWireBody, encodeSegment } from '../transport/wire.ts';
 
 /** Image of a sandbox when `CreateOptions.image` is left out. */
 export const DEFAULT_IMAGE = 'node:22-slim';
@@ -96,28 +96,6 @@ export async function fetchSandbox(
 ): Promise<SandboxInfo> {
   const answer = await transport.callJson(
     { method: 'GET', path, idempotent: true, signal: call.signal },
-    parseSandboxInfo,
-  );
-  return answer.value;
-}
-
-/** Sets the idle timeout of the sandbox at `path`. Throws `TypeError` for NaN and infinity. */
-export async function setIdleTimeout(
-  transport: Transport,
-  path: string,
-  seconds: number,
-  call: CallOptions,
-): Promise<SandboxInfo> {
-  requireJsonNumber(seconds, 'seconds');
-  const answer = await transport.callJson(
-    {
-      method: 'PATCH',
-      path,
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ timeout: seconds }),
-      idempotent: true,
-      signal: call.signal,
-    },
     parseSandboxInfo,
   );
   return answer.value;

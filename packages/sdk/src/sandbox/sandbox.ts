@@ -12,10 +12,10 @@ import {
   fetchSandbox,
   rollBack,
   sandboxPath,
-  setIdleTimeout,
   type CreateOptions,
 } from './lifecycle.ts';
 import { SandboxEgress } from './sandbox-egress.ts';
+import { updateSandbox, type SandboxSettings } from './settings.ts';
 import type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
 import {
   restoreSandbox,
@@ -119,7 +119,18 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
    * await sandbox.setTimeout(3600);
    */
   async setTimeout(seconds: number, options: CallOptions = {}): Promise<SandboxInfo> {
-    this.#record = await setIdleTimeout(this.#transport, this.#path, seconds, options);
+    return this.update({ timeout: seconds }, options);
+  }
+
+  /**
+   * Changes settings, all or none, and restarts the idle timer. A hibernated sandbox stays hibernated. Rejects with code
+   * `already_exists` when another sandbox of the organization has the name.
+   *
+   * @example
+   * await sandbox.update({ labels: { job: 'nightly' }, maxLifetime: 3600 });
+   */
+  async update(settings: SandboxSettings, options: CallOptions = {}): Promise<SandboxInfo> {
+    this.#record = await updateSandbox(this.#transport, this.#path, settings, options);
     return this.#record;
   }
 

@@ -52,7 +52,7 @@ test('a timeout of 0 never expires, and setting one later starts from then', () 
   const { clock, timer, expiries } = setUp({ timeoutMs: 0 });
   clock.advance(1e9);
   assert.deepEqual(expiries, []);
-  timer.restart(1_000);
+  timer.restart({ timeoutMs: 1_000 });
   clock.advance(1_000);
   assert.equal(expiries.length, 1);
 });
@@ -62,6 +62,25 @@ test('the end of the lifetime expires even with open requests', () => {
   timer.open();
   clock.advance(30_000);
   assert.deepEqual(expiries, [{ at: 30_000, reason: 'max_lifetime' }]);
+});
+
+test('a lifetime that is set, prolonged or removed later counts from then', () => {
+  const { clock, timer, expiries } = setUp({ timeoutMs: 0 });
+  clock.advance(20_000);
+  timer.restart({ timeoutMs: 0, lifetimeLeftMs: 10_000 });
+  assert.equal(timer.endsInMs, 10_000);
+  clock.advance(9_999);
+  timer.restart({ timeoutMs: 0, lifetimeLeftMs: 5_000 });
+  clock.advance(4_999);
+  timer.restart({ timeoutMs: 0 });
+  clock.advance(1e9);
+  assert.deepEqual(expiries, []);
+  timer.restart({ timeoutMs: 0, lifetimeLeftMs: 1 });
+  clock.advance(1);
+  assert.deepEqual(
+    expiries.map(({ reason }) => reason),
+    ['max_lifetime'],
+  );
 });
 
 test('after an outage nothing ends before the grace has passed', () => {
@@ -111,7 +130,7 @@ test('for any order of requests, it expires at the same millisecond as a model',
         } else if (kind !== 'close' || closers.length > 0) {
           if (kind === 'open') closers.push(timer.open());
           else if (kind === 'close') closers.pop()?.();
-          else timer.restart((model.timeoutMs = ms));
+          else timer.restart({ timeoutMs: (model.timeoutMs = ms) });
           model.lastActiveAt = now;
         }
         assert.equal(expiries[0]?.at, model.endedAt);

@@ -10,14 +10,17 @@ import type { Clock } from '../../time/clock.ts';
 
 export type ExpiryReason = 'idle_timeout' | 'max_lifetime';
 
-export interface IdleTimerOptions {
-  clock: Clock;
+export interface TimeLimits {
   /** 0 disables the idle timer. */
   timeoutMs: number;
+  /** Rest of the lifetime; may be negative. Without one there is no limit. */
+  lifetimeLeftMs?: number;
+}
+
+export interface IdleTimerOptions extends TimeLimits {
+  clock: Clock;
   /** Time since the last request. */
   idleForMs?: number;
-  /** Rest of the lifetime; may be negative. */
-  lifetimeLeftMs?: number;
   /** Nothing ends before this has passed. */
   graceMs?: number;
   /** Called when the sandbox must end. The timer does not fire again before a request, a restart or a grace. */
@@ -30,8 +33,8 @@ const MAX_DELAY_MS = 2 ** 31 - 1;
 export class IdleTimer {
   readonly #clock: Clock;
   readonly #onExpire: (reason: ExpiryReason) => void;
-  readonly #lifetimeEndsAt: number;
-  #timeoutMs: number;
+  #timeoutMs = 0;
+  #lifetimeEndsAt = Infinity;
   #lastActiveAt: number;
   #graceUntil: number;
   #open = 0;
@@ -42,10 +45,9 @@ export class IdleTimer {
     const now = options.clock.monotonicMs();
     this.#clock = options.clock;
     this.#onExpire = options.onExpire;
-    this.#timeoutMs = options.timeoutMs;
     this.#lastActiveAt = now - (options.idleForMs ?? 0);
-    this.#lifetimeEndsAt = options.lifetimeLeftMs === undefined ? Infinity : now + options.lifetimeLeftMs;
     this.#graceUntil = now + (options.graceMs ?? 0);
+    this.#limit(options);
     this.#arm();
   }
 
@@ -62,9 +64,9 @@ export class IdleTimer {
     };
   }
 
-  /** Restarts the idle time from now, with another timeout if one is given. */
-  restart(timeoutMs: number = this.#timeoutMs): void {
-    this.#timeoutMs = timeoutMs;
+  /** Restarts the idle time from now, with these limits. */
+  restart(limits: TimeLimits): void {
+    this.#limit(limits);
     this.#touch();
   }
 
@@ -94,6 +96,11 @@ export class IdleTimer {
   get expired(): ExpiryReason | undefined {
     const { at, reason } = this.#findEnd();
     return !this.#stopped && at <= this.#clock.monotonicMs() ? reason : undefined;
+  }
+
+  #limit({ timeoutMs, lifetimeLeftMs = Infinity }: TimeLimits): void {
+    this.#timeoutMs = timeoutMs;
+    this.#lifetimeEndsAt = this.#clock.monotonicMs() + lifetimeLeftMs;
   }
 
   #touch(): void {
