@@ -39,6 +39,11 @@ export const GuestPath = boundedText(1, 4095);
 /** ISO 8601 UTC with milliseconds. */
 export const Timestamp = z.string().meta({ format: 'date-time', example: '2026-11-21T06:30:00.000Z' });
 
+/** Schema of a time with its offset, in Unix milliseconds once parsed. */
+export const Moment = z.iso
+  .datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:30:00Z' })
+  .transform((text) => Date.parse(text));
+
 function utf8Length(text: string): number {
   return new TextEncoder().encode(text).length;
 }

@@ -113,6 +113,7 @@ export const AUDIT_EVENTS = {
       timeout: z.int(),
       auto_hibernate: z.boolean(),
       max_lifetime: z.int().nullable(),
+      expires_at: Timestamp.nullable(),
     })
     .partial()
     .describe('The settings that were changed, with their new values.'),

@@ -81,6 +81,7 @@ export const STATUS_REASONS = [
   'requested',
   'idle_timeout',
   'max_lifetime',
+  'expires_at',
   'guest_shutdown',
   'guest_panic',
   'vm_lost',
@@ -199,8 +200,8 @@ export const EVENT_REASONS: Record<SandboxEvent, readonly StatusReason[]> = {
   started: [],
   start_failed: ['create_failed', 'control_restarted'],
   saved: [],
-  removed: ['requested', 'idle_timeout', 'max_lifetime'],
-  ended: ['requested', 'idle_timeout', 'max_lifetime', 'guest_shutdown'],
+  removed: ['requested', 'idle_timeout', 'max_lifetime', 'expires_at'],
+  ended: ['requested', 'idle_timeout', 'max_lifetime', 'expires_at', 'guest_shutdown'],
   lost: ['guest_panic', 'vm_lost'],
 };
 

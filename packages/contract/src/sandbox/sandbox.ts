@@ -8,6 +8,7 @@ import { NetworkProfileName, NetworkRules } from '../network-policy/network-sche
 import {
   AutoHibernate,
   DEFAULT_IDLE_TIMEOUT_S,
+  ExpiresAt,
   IdleTimeout,
   Labels,
   Lifetime,
@@ -64,6 +65,7 @@ export const CreateSandboxRequest = z
     ),
     timeout: IdleTimeout.default(DEFAULT_IDLE_TIMEOUT_S),
     max_lifetime: Lifetime.optional(),
+    expires_at: ExpiresAt.optional(),
     labels: Labels.default({}),
     auto_hibernate: AutoHibernate.optional(),
     ...EGRESS_FIELDS,
@@ -82,7 +84,7 @@ export type CreateSandboxRequest = z.infer<typeof CreateSandboxRequest>;
 
 /**
  * Body of `POST /v1/runs/restore`. An omitted field keeps the value of the sandbox of which the snapshot was taken,
- * except the name, which is not inherited, and credentials: only those in the request are granted.
+ * except the name and expires_at, which are not inherited, and credentials: only those in the request are granted.
  */
 export const RestoreSandboxRequest = z
   .strictObject({
@@ -90,6 +92,7 @@ export const RestoreSandboxRequest = z
     name: SandboxName.optional().describe('As in a create. Default: none.'),
     timeout: IdleTimeout.optional(),
     max_lifetime: Lifetime.nullable().optional().describe('null for no maximum.'),
+    expires_at: ExpiresAt.optional(),
     labels: Labels.optional(),
     auto_hibernate: AutoHibernate.optional(),
     ...EGRESS_FIELDS,
@@ -123,8 +126,12 @@ export const SandboxRecord = z
       .int()
       .nullable()
       .describe('Seconds after creation at which the sandbox is destroyed, whatever requests are open.'),
+    ends_at: Timestamp.nullable().describe(
+      'The expires_at of a request: when the sandbox is destroyed, whatever requests are open; null without one.',
+    ),
     expires_at: Timestamp.nullable().describe(
-      'When the sandbox is destroyed or hibernated if no further request uses it; null if never.',
+      'When the sandbox is destroyed or hibernated if no further request uses it: the earliest of its idle timeout, ' +
+        'max_lifetime and ends_at; null if never.',
     ),
     auto_hibernate: z.boolean(),
     disk: SandboxDisk.nullable().describe('The disk at `/workspace`; null without one.'),

@@ -1,6 +1,6 @@
 /** Settings of a sandbox that a create, a restore or a change gives it. */
 import { z } from 'zod';
-import { boundedInt, boundedText } from '../fields.ts';
+import { boundedInt, boundedText, Moment } from '../fields.ts';
 
 export const DEFAULT_IDLE_TIMEOUT_S = 300;
 const MAX_IDLE_TIMEOUT_S = 30 * 86_400;
@@ -36,6 +36,15 @@ export const IdleTimeout = boundedInt(0, MAX_IDLE_TIMEOUT_S, 'seconds, 0 disable
 
 export const Lifetime = boundedInt(1, MAX_LIFETIME_S, 'seconds');
 
+/** The latest end that can be set: one year ahead. */
+export const MAX_END_AHEAD_MS = MAX_LIFETIME_S * 1000;
+
+/** Time at which the sandbox ends; `ends_at` in the record, whose `expires_at` is the earliest end of all. */
+export const ExpiresAt = Moment.describe(
+  'The sandbox is destroyed at this time, whatever requests are open: in the future, at most a year ahead. Of this and ' +
+    'max_lifetime, the earlier one counts.',
+);
+
 export const AutoHibernate = z
   .boolean({ error: 'must be true or false' })
   .describe(
@@ -53,6 +62,7 @@ export const PatchSandboxRequest = z
       .nullable()
       .optional()
       .describe('Seconds from the create, which must not have passed yet; 0 or null for no maximum.'),
+    expires_at: ExpiresAt.nullable().optional(),
   })
   .meta({ id: 'PatchSandboxRequest' });
 export type PatchSandboxRequest = z.infer<typeof PatchSandboxRequest>;

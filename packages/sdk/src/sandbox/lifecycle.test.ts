@@ -31,7 +31,8 @@ test('create sends every option under its wire name and does not change labels',
   await using server = await LoopbackServer.answering(201, wireRecord());
   const labels = { camelCase: 'a', snake_case: 'b', __proto__x: 'c' };
   const size = { vcpus: 2, memMiB: 512, diskMiB: 64 };
-  const life = { timeout: 0, maxLifetime: 60, autoHibernate: true };
+  const expiresAt = new Date('2026-11-21T06:30:00Z');
+  const life = { timeout: 0, maxLifetime: 60, expiresAt, autoHibernate: true };
   await server.client().sandboxes.create({ image: 'a:1', name: 'ci', ...size, ...life, labels });
   assert.equal(`${server.last.method} ${server.last.url}`, 'POST /v1/runs');
   assert.equal(server.last.headers['content-type'], 'application/json');
@@ -44,6 +45,7 @@ test('create sends every option under its wire name and does not change labels',
     timeout: 0,
     labels,
     max_lifetime: 60,
+    expires_at: '2026-11-21T06:30:00.000Z',
     auto_hibernate: true,
   });
 });
@@ -95,6 +97,7 @@ test('a record has fields in camelCase, with null for missing values', async () 
     endedAt: null,
     hibernatedAt: null,
     timeout: 300,
+    endsAt: null,
     expiresAt: '2026-11-21T06:35:00.000Z',
     maxLifetime: null,
     autoHibernate: false,
@@ -163,6 +166,11 @@ test('update sends every setting under its wire name, and null as null', async (
   assert.deepEqual([sandbox.name, sandbox.record.labels], ['ci', { a_b: 'c' }]);
   await sandbox.update({ name: null, maxLifetime: null, timeout: undefined });
   assert.deepEqual(server.lastJson, { name: null, max_lifetime: null });
+  await sandbox.update({ expiresAt: '2026-11-21T06:30:00+01:00' });
+  assert.deepEqual(server.lastJson, { expires_at: '2026-11-21T06:30:00+01:00' });
+  await sandbox.update({ expiresAt: null });
+  assert.deepEqual(server.lastJson, { expires_at: null });
+  await assert.rejects(sandbox.update({ expiresAt: new Date('x') }), /update: expiresAt is an invalid date/);
   await assert.rejects(sandbox.update({ image: 'a:1' } as object), /update: unknown option "image"/);
 });
 

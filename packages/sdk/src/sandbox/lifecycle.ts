@@ -42,6 +42,11 @@ export interface CreateOptions extends EgressOptions {
   /** Seconds (1–31 536 000) after which the sandbox is destroyed even if it is in use. Default: no limit. */
   maxLifetime?: number | undefined;
   /**
+   * Time at which the sandbox is destroyed even if it is in use: in the future, at most a year ahead. A text is ISO 8601
+   * with its offset. Default: none.
+   */
+  expiresAt?: Date | string | undefined;
+  /**
    * If true, the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. Default
    * false.
    */
@@ -66,6 +71,7 @@ const CREATE_FIELDS = {
   timeout: 'timeout',
   labels: 'labels',
   maxLifetime: 'max_lifetime',
+  expiresAt: 'expires_at',
   autoHibernate: 'auto_hibernate',
   disk: 'disk',
   forkFromDisk: 'fork_from_disk',

@@ -50,7 +50,12 @@ export interface SandboxInfo {
   hibernatedAt: string | null;
   /** Idle time in seconds after which the sandbox is destroyed, or hibernated with `autoHibernate`. 0 means never. */
   timeout: number;
-  /** Time when the sandbox is destroyed or hibernated if no call uses it before. Null means never. */
+  /** The `expiresAt` that a caller gave: when the sandbox is destroyed even if it is in use. Null without one. */
+  endsAt: string | null;
+  /**
+   * Time when the sandbox is destroyed or hibernated if no call uses it before: the earliest of its idle timeout,
+   * `maxLifetime` and `endsAt`. Null means never.
+   */
   expiresAt: string | null;
   /** Seconds from creation after which the sandbox is destroyed even if it is in use. Null means no limit. */
   maxLifetime: number | null;
@@ -125,6 +130,7 @@ export function parseSandboxInfo(value: unknown): SandboxInfo {
     endedAt: readOptionalString(record, 'ended_at'),
     hibernatedAt: readOptionalString(record, 'hibernated_at'),
     timeout: readNumber(record, 'timeout'),
+    endsAt: readOptionalString(record, 'ends_at'),
     expiresAt: readOptionalString(record, 'expires_at'),
     maxLifetime: readOptionalNumber(record, 'max_lifetime'),
     autoHibernate: readFlag(record, 'auto_hibernate'),

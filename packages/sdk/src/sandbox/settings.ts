@@ -21,6 +21,11 @@ export interface SandboxSettings {
    * passed yet. Null means no limit.
    */
   maxLifetime?: number | null | undefined;
+  /**
+   * Time at which the sandbox is destroyed even if it is in use: in the future, at most a year ahead. A text is ISO 8601
+   * with its offset. Null means none.
+   */
+  expiresAt?: Date | string | null | undefined;
 }
 
 const SETTINGS_FIELDS = {
@@ -29,6 +34,7 @@ const SETTINGS_FIELDS = {
   labels: 'labels',
   autoHibernate: 'auto_hibernate',
   maxLifetime: 'max_lifetime',
+  expiresAt: 'expires_at',
 } as const satisfies Record<keyof SandboxSettings, string>;
 
 /** Changes settings of the sandbox at `path`. Throws `TypeError` for an unknown option, for NaN and for infinity. */

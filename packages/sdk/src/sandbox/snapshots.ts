@@ -50,7 +50,7 @@ export interface SnapshotOptions extends CreateCallOptions {
 
 /**
  * Settings of a restored sandbox. Those left out have the values that the snapshot's sandbox had when it was saved,
- * except name and credentials: a restored sandbox has only those given here.
+ * except name, end and credentials: a restored sandbox has only those given here.
  */
 export interface RestoreOptions extends EgressOptions {
   /**
@@ -66,6 +66,11 @@ export interface RestoreOptions extends EgressOptions {
   labels?: Record<string, string> | undefined;
   /** Seconds (1–31 536 000) after which the sandbox is destroyed even if it is in use. Null means no limit. */
   maxLifetime?: number | null | undefined;
+  /**
+   * Time at which the sandbox is destroyed even if it is in use: in the future, at most a year ahead. A text is ISO 8601
+   * with its offset. Default: none.
+   */
+  expiresAt?: Date | string | undefined;
   /** If true, the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. */
   autoHibernate?: boolean | undefined;
   /**
@@ -93,6 +98,7 @@ const RESTORE_FIELDS = {
   timeout: 'timeout',
   labels: 'labels',
   maxLifetime: 'max_lifetime',
+  expiresAt: 'expires_at',
   autoHibernate: 'auto_hibernate',
   disk: 'disk',
   ...EGRESS_FIELDS,

@@ -22,6 +22,7 @@ export function buildSandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
     disk_mib: 1024,
     timeout_s: 300,
     max_lifetime_s: null,
+    ends_at: null,
     labels: {},
     parent_id: null,
     origin: null,

@@ -83,6 +83,41 @@ test('a lifetime that is set, prolonged or removed later counts from then', () =
   );
 });
 
+test('a given end expires at that time of the wall clock, even with open requests and if the clock is set', () => {
+  const { clock, timer, expiries } = setUp();
+  const hour = 3_600_000;
+  timer.open();
+  timer.restart({ timeoutMs: 0, lifetimeLeftMs: 10 * hour, endsAt: clock.wallMs() + hour });
+  assert.equal(timer.endsInMs, hour);
+  clock.advance(hour / 4);
+  clock.setWall(clock.wallMs() - hour / 2);
+  assert.equal(timer.endsInMs, hour + hour / 4);
+  clock.advance(hour);
+  assert.deepEqual(expiries, []);
+  clock.setWall(clock.wallMs() + 2 * hour);
+  clock.advance(60_000);
+  assert.deepEqual(
+    expiries.map(({ reason }) => reason),
+    ['expires_at'],
+  );
+});
+
+test('of several ends the earliest expires, and a grace delays each', () => {
+  const { clock } = setUp();
+  const now = clock.wallMs();
+  const ends = { lifetimeLeftMs: 30_000, endsAt: now + 20_000 };
+  const first = (limits: Partial<IdleTimerOptions>): unknown => {
+    const { clock: own, expiries } = setUp(limits);
+    own.advance(100_000);
+    return expiries[0];
+  };
+  assert.deepEqual(first(ends), { at: 10_000, reason: 'idle_timeout' });
+  assert.deepEqual(first({ ...ends, timeoutMs: 0 }), { at: 20_000, reason: 'expires_at' });
+  assert.deepEqual(first({ ...ends, timeoutMs: 0, lifetimeLeftMs: 5 }), { at: 5, reason: 'max_lifetime' });
+  const passed = { timeoutMs: 0, endsAt: now - 1, graceMs: 60_000 };
+  assert.deepEqual(first(passed), { at: 60_000, reason: 'expires_at' });
+});
+
 test('after an outage nothing ends before the grace has passed', () => {
   const { clock, expiries } = setUp({ idleForMs: 500_000, lifetimeLeftMs: -5_000, graceMs: 60_000 });
   clock.advance(59_999);

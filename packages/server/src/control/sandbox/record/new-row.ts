@@ -7,6 +7,7 @@ import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { NewSandboxRow, SandboxRow } from './sandbox-tables.ts';
 import type { SnapshotRow } from '../../snapshots/snapshot-tables.ts';
 import { isSnapshotId } from './ids.ts';
+import { checkEnd } from './settings.ts';
 
 interface Beginning {
   id: string;
@@ -22,6 +23,7 @@ type Times =
   | 'created_boot_ms'
   | 'last_seen_boot_ms';
 
+/** Builds the row of a create. Throws `invalid_request` for an end that has passed. */
 export function buildCreatedRow(
   { id, region, now }: Beginning,
   { organizationId, teamId }: Owner,
@@ -39,6 +41,7 @@ export function buildCreatedRow(
     disk_mib: request.disk_mib,
     timeout_s: request.timeout,
     max_lifetime_s: request.max_lifetime ?? null,
+    ends_at: checkEnd(request.expires_at ?? null, now),
     auto_hibernate: request.auto_hibernate ?? false,
     labels: JSON.stringify(request.labels),
     network,
@@ -63,6 +66,7 @@ export function buildChildRow(
     disk_mib: parent.disk_mib,
     timeout_s: parent.timeout_s,
     max_lifetime_s: parent.max_lifetime_s,
+    ends_at: parent.ends_at,
     auto_hibernate: parent.auto_hibernate,
     labels: JSON.stringify(parent.labels),
     network: parent.network,
@@ -74,14 +78,15 @@ export function buildChildRow(
 
 /**
  * Builds the row of a sandbox from a snapshot. Fields missing in the request are as they were when the snapshot was
- * taken, but the name is not inherited; a missing `network` is undefined.
+ * taken, but name and end are not inherited; a missing `network` is undefined. Throws `invalid_request` for an end that
+ * has passed.
  */
 export function buildRestoredRow(
   { id, region, now }: Beginning,
   { snapshot, teamId }: { snapshot: SnapshotRow; teamId: string },
   { request, network }: { request: RestoreSandboxRequest; network: NetworkPolicy | null | undefined },
 ): NewSandboxRow {
-  const { name, timeout, max_lifetime, labels, auto_hibernate } = request;
+  const { name, timeout, max_lifetime, expires_at, labels, auto_hibernate } = request;
   return {
     id,
     organization_id: snapshot.organization_id,
@@ -94,6 +99,7 @@ export function buildRestoredRow(
     disk_mib: snapshot.disk_mib,
     timeout_s: timeout ?? snapshot.timeout_s,
     max_lifetime_s: max_lifetime === undefined ? snapshot.max_lifetime_s : max_lifetime,
+    ends_at: checkEnd(expires_at ?? null, now),
     auto_hibernate: auto_hibernate ?? snapshot.auto_hibernate,
     labels: JSON.stringify(labels ?? snapshot.labels),
     network: network === undefined ? snapshot.network : network,

@@ -23,6 +23,7 @@ export const RECORD_COLUMNS = [
   'disk_mib',
   'timeout_s',
   'max_lifetime_s',
+  'ends_at',
   'labels',
   'parent_id',
   'audit_key_id',
@@ -65,6 +66,7 @@ export function buildRecord(
     disk_mib: row.disk_mib,
     timeout: row.timeout_s,
     max_lifetime: row.max_lifetime_s,
+    ends_at: toTimestamp(row.ends_at),
     expires_at: toTimestamp(live.expiresAt),
     auto_hibernate: row.auto_hibernate,
     disk: buildDisk(row, detaching),
@@ -110,6 +112,6 @@ function buildDisk(
   };
 }
 
-function toTimestamp(unixMs: number | null): string | null {
+export function toTimestamp(unixMs: number | null): string | null {
   return unixMs === null ? null : new Date(unixMs).toISOString();
 }

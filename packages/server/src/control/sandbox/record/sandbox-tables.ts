@@ -30,6 +30,8 @@ export interface SandboxTable {
   disk_mib: number;
   timeout_s: number;
   max_lifetime_s: number | null;
+  /** Time of the wall clock at which it ends; null without one. */
+  ends_at: Generated<number | null>;
   labels: JSONColumnType<Record<string, string>>;
   parent_id: string | null;
   /** Id of the fork (`fork…`) or the snapshot (`snap…`) that it came from; null for a create. */

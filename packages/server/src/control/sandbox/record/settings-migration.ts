@@ -3,7 +3,9 @@ import { sql, type Kysely } from 'kysely';
 type Database = Kysely<unknown>;
 
 export async function addSandboxSettings(db: Database): Promise<void> {
-  await sql`ALTER TABLE sandboxes ADD COLUMN name text`.execute(db);
+  await sql`ALTER TABLE sandboxes
+    ADD COLUMN name text,
+    ADD COLUMN ends_at bigint`.execute(db);
   await sql`CREATE UNIQUE INDEX sandboxes_by_name ON sandboxes (organization_id, name)
     WHERE status IN ('creating', 'running', 'hibernated')`.execute(db);
 }

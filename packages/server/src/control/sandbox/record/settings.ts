@@ -1,9 +1,10 @@
 /** Builds the row change and the audit entry for changed settings of a sandbox. Pure. */
 import { isDeepStrictEqual } from 'node:util';
-import { AppError, type AuditData, type PatchSandboxRequest } from '@coppice/contract';
+import { AppError, MAX_END_AHEAD_MS, type AuditData, type PatchSandboxRequest } from '@coppice/contract';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
 import { findAgeMs } from '../../time/lifetime.ts';
+import { toTimestamp } from './record.ts';
 import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 
 export interface ChangedSettings {
@@ -14,8 +15,8 @@ export interface ChangedSettings {
 type Settings = AuditData<'settings.changed'>;
 
 /**
- * Returns undefined if every given setting has its value already. Throws `invalid_request` for a lifetime that has
- * passed. A sandbox that is being created has no entry yet: its log begins when it runs.
+ * Returns undefined if every given setting has its value already. Throws `invalid_request` for a lifetime or an end that
+ * has passed. A sandbox that is being created has no entry yet: its log begins when it runs.
  */
 export function buildSettings(
   row: SandboxRow,
@@ -25,23 +26,35 @@ export function buildSettings(
   const data = findChanges(row, request);
   if (Object.keys(data).length === 0) return undefined;
   if (typeof data.max_lifetime === 'number') checkLifetime(data.max_lifetime, findAgeMs(row, now));
-  const { timeout, max_lifetime, labels, ...same } = data;
+  const { timeout, max_lifetime, expires_at, labels, ...same } = data;
   const update = {
     ...same,
     ...(timeout === undefined ? {} : { timeout_s: timeout }),
     ...(max_lifetime === undefined ? {} : { max_lifetime_s: max_lifetime }),
+    ...(expires_at === undefined ? {} : { ends_at: checkEnd(request.expires_at ?? null, now) }),
     ...(labels === undefined ? {} : { labels: JSON.stringify(labels) }),
   };
   return { update, note: row.status === 'creating' ? undefined : { event: 'settings.changed', data } };
 }
 
 /** Returns the settings that the request changes, with their new values. */
-function findChanges(row: SandboxRow, { max_lifetime, ...request }: PatchSandboxRequest): Settings {
-  const { name, labels, timeout_s: timeout, auto_hibernate, max_lifetime_s } = row;
-  const current: Required<Settings> = { name, labels, timeout, auto_hibernate, max_lifetime: max_lifetime_s };
+function findChanges(
+  row: SandboxRow,
+  { max_lifetime, expires_at, ...request }: PatchSandboxRequest,
+): Settings {
+  const { name, labels, auto_hibernate } = row;
+  const current: Required<Settings> = {
+    name,
+    labels,
+    timeout: row.timeout_s,
+    auto_hibernate,
+    max_lifetime: row.max_lifetime_s,
+    expires_at: toTimestamp(row.ends_at),
+  };
   const asked: Settings = {
     ...request,
     ...(max_lifetime === undefined ? {} : { max_lifetime: max_lifetime === 0 ? null : max_lifetime }),
+    ...(expires_at === undefined ? {} : { expires_at: toTimestamp(expires_at) }),
   };
   const changes = Object.entries(asked).filter(
     ([key, value]) => value !== undefined && !isDeepStrictEqual(value, current[key as keyof Settings]),
@@ -55,4 +68,11 @@ function checkLifetime(maxLifetimeS: number, ageMs: number): void {
     'invalid_request',
     `max_lifetime: the sandbox is ${Math.ceil(ageMs / 1000)} s old already; choose more seconds than that, or destroy it`,
   );
+}
+
+/** Returns an end, in Unix milliseconds. Throws `invalid_request` if it has passed or is too far ahead. */
+export function checkEnd(endsAt: number | null, { wallMs }: HostMoment): number | null {
+  if (endsAt === null || (endsAt > wallMs && endsAt <= wallMs + MAX_END_AHEAD_MS)) return endsAt;
+  const remedy = endsAt > wallMs ? 'choose a time at most a year ahead' : 'choose a time in the future';
+  throw new AppError('invalid_request', `expires_at: it is ${toTimestamp(wallMs)} now; ${remedy}`);
 }

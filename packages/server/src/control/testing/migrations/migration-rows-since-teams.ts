@@ -375,7 +375,10 @@ const COMMANDS: Change = {
 };
 const SETTINGS: Change = {
   columns: {
-    sandboxes: ({ id }) => ({ name: id === RUNNING_ID || id === ENDED_ID ? 'ci “é”' : null }),
+    sandboxes: ({ id }) => ({
+      name: id === RUNNING_ID || id === ENDED_ID ? 'ci “é”' : null,
+      ends_at: id === RUNNING_ID ? NOW + DAY_MS : null,
+    }),
   },
 };
 
