@@ -79,6 +79,7 @@ export type { Shell, ShellOptions, ShellResult } from './streams/shell.ts';
 export type {
   ListSnapshotsOptions,
   RestoreOptions,
+  SnapshotChanges,
   SnapshotInfo,
   SnapshotOptions,
   Snapshots,

@@ -157,7 +157,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Saves the sandbox as a snapshot, which is kept until it is deleted. The sandbox continues to run.
+   * Saves the sandbox as a snapshot, which is kept until it expires or is deleted. The sandbox continues to run.
    * `Sandbox.restore()` creates new sandboxes from the snapshot; `rollback()` returns this sandbox to it. Rejects with
    * code `capacity` when the snapshots of the organization exceed their quota.
    *

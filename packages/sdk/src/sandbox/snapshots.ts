@@ -1,4 +1,5 @@
 import type { CallOptions } from '../transport/client-options.ts';
+import { CoppiceError } from '../transport/errors.ts';
 import { EGRESS_FIELDS, type EgressOptions } from '../egress.ts';
 import { postOnce, type CreateCallOptions } from '../transport/post-once.ts';
 import { fetchPage, PagedList, requireLimit, toPageItems } from '../transport/paged-list.ts';
@@ -16,7 +17,7 @@ import {
   readStringMap,
 } from '../transport/wire.ts';
 
-/** A saved sandbox: its memory, its processes and its disk. The service keeps it until it is deleted. */
+/** A saved sandbox: its memory, its processes and its disk. The service keeps it until it expires or is deleted. */
 export interface SnapshotInfo {
   /** Id of the snapshot, for example `snap0123456789abcdef0123`. */
   id: string;
@@ -38,6 +39,8 @@ export interface SnapshotInfo {
   boundTo: Record<string, string>;
   /** Time of the snapshot, ISO 8601 UTC. */
   createdAt: string;
+  /** Time when the service deletes the snapshot, ISO 8601 UTC. Null means never. */
+  expiresAt: string | null;
   /** The persistent disk of the sandbox, and the version that the snapshot keeps. Null if there was none. */
   disk: { name: string; version: number; sizeGb: number } | null;
 }
@@ -46,6 +49,21 @@ export interface SnapshotInfo {
 export interface SnapshotOptions extends CreateCallOptions {
   /** Name for people. It need not be unique. */
   name?: string | undefined;
+  /** Seconds (1–315 360 000) after which the service deletes the snapshot. Not with `expiresAt`. Default: never. */
+  expiresIn?: number | undefined;
+  /**
+   * Time when the service deletes the snapshot: in the future, at most ten years ahead. A text is ISO 8601 with its
+   * offset.
+   */
+  expiresAt?: Date | string | undefined;
+}
+
+/** Changes of a snapshot. Those left out keep their values. */
+export interface SnapshotChanges {
+  /** Name for people. Null removes it. */
+  name?: string | null | undefined;
+  /** Time when the service deletes the snapshot, as in {@link SnapshotOptions}. Null means never. */
+  expiresAt?: Date | string | null | undefined;
 }
 
 /**
@@ -88,8 +106,14 @@ export interface ListSnapshotsOptions extends CallOptions {
   limit?: number | undefined;
 }
 
-const SNAPSHOT_FIELDS = { name: 'name' } as const satisfies Record<
-  Exclude<keyof SnapshotOptions, keyof CreateCallOptions>,
+const SNAPSHOT_FIELDS = {
+  name: 'name',
+  expiresIn: 'expires_in',
+  expiresAt: 'expires_at',
+} as const satisfies Record<Exclude<keyof SnapshotOptions, keyof CreateCallOptions>, string>;
+
+const CHANGE_FIELDS = { name: 'name', expiresAt: 'expires_at' } as const satisfies Record<
+  keyof SnapshotChanges,
   string
 >;
 
@@ -134,6 +158,46 @@ export class Snapshots {
   }
 
   /**
+   * Fetches a snapshot. Resolves with null when there is none, or when it has expired.
+   *
+   * @example
+   * const snapshot = await client.snapshots.get('snap0123456789abcdef0123');
+   */
+  async get(id: string, options: CallOptions = {}): Promise<SnapshotInfo | null> {
+    try {
+      const answer = await this.#transport.callJson(
+        { method: 'GET', path: snapshotPath(id), idempotent: true, signal: options.signal },
+        parseSnapshotInfo,
+      );
+      return answer.value;
+    } catch (error) {
+      if (error instanceof CoppiceError && error.status === 404) return null;
+      throw error;
+    }
+  }
+
+  /**
+   * Changes the name of a snapshot, and when it expires. Rejects with code `not_found` when there is no such snapshot.
+   *
+   * @example
+   * await client.snapshots.update(snapshot.id, { expiresAt: new Date(Date.now() + 7 * 86_400_000) });
+   */
+  async update(id: string, changes: SnapshotChanges, options: CallOptions = {}): Promise<SnapshotInfo> {
+    const answer = await this.#transport.callJson(
+      {
+        method: 'PATCH',
+        path: snapshotPath(id),
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(buildWireBody(changes, CHANGE_FIELDS, 'update')),
+        idempotent: true,
+        signal: options.signal,
+      },
+      parseSnapshotInfo,
+    );
+    return answer.value;
+  }
+
+  /**
    * Deletes a snapshot. Sandboxes that were restored from it continue to run. Rejects with code `not_found` when there
    * is no such snapshot.
    *
@@ -143,11 +207,15 @@ export class Snapshots {
   async delete(id: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.callEmpty({
       method: 'DELETE',
-      path: `/v1/snapshots/${encodeSegment(id, 'the snapshot id')}`,
+      path: snapshotPath(id),
       idempotent: true,
       signal: options.signal,
     });
   }
+}
+
+function snapshotPath(id: string): string {
+  return `/v1/snapshots/${encodeSegment(id, 'the snapshot id')}`;
 }
 
 /** Takes a snapshot of the sandbox at `sandboxPath`. Throws `TypeError` for an unknown option. */
@@ -185,6 +253,7 @@ function parseSnapshotInfo(value: unknown): SnapshotInfo {
     sizeBytes: readNumber(record, 'size_bytes'),
     boundTo: readStringMap(record, 'bound_to'),
     createdAt: readString(record, 'created_at'),
+    expiresAt: readOptionalString(record, 'expires_at'),
     disk: record['disk'] === undefined || record['disk'] === null ? null : parseDisk(record['disk']),
   };
 }

@@ -48,7 +48,9 @@ import { addListNetworkProfiles } from './endpoints/network/list-network-profile
 import { addListPreviews } from './endpoints/ports/list-previews.ts';
 import { addListRegistries } from './endpoints/images/list-registries.ts';
 import { addListRuns } from './endpoints/runs/list-runs.ts';
+import { addGetSnapshot } from './endpoints/copies/get-snapshot.ts';
 import { addListSnapshots } from './endpoints/copies/list-snapshots.ts';
+import { addPatchSnapshot } from './endpoints/copies/patch-snapshot.ts';
 import { addPatchRun } from './endpoints/runs/patch-run.ts';
 import { addPortProxy } from './endpoints/ports/port-proxy.ts';
 import { addPutCredentials } from './endpoints/network/put-credentials.ts';
@@ -85,6 +87,8 @@ export function addV1Routes(v1: App, parts: HttpParts): void {
   addPutCredentials(v1, parts);
   addCreateSnapshot(v1, parts);
   addListSnapshots(v1, parts);
+  addGetSnapshot(v1, parts);
+  addPatchSnapshot(v1, parts);
   addDeleteSnapshot(v1, parts);
   addCreateDisk(v1, parts);
   addListDisks(v1, parts);

@@ -3,6 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { AppError, MAX_END_AHEAD_MS, type AuditData, type PatchSandboxRequest } from '@coppice/contract';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
+import { checkExpiry } from '../../time/expiry.ts';
 import { findAgeMs } from '../../time/lifetime.ts';
 import { toTimestamp } from './record.ts';
 import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
@@ -72,7 +73,5 @@ function checkLifetime(maxLifetimeS: number, ageMs: number): void {
 
 /** Returns an end, in Unix milliseconds. Throws `invalid_request` if it has passed or is too far ahead. */
 export function checkEnd(endsAt: number | null, { wallMs }: HostMoment): number | null {
-  if (endsAt === null || (endsAt > wallMs && endsAt <= wallMs + MAX_END_AHEAD_MS)) return endsAt;
-  const remedy = endsAt > wallMs ? 'choose a time at most a year ahead' : 'choose a time in the future';
-  throw new AppError('invalid_request', `expires_at: it is ${toTimestamp(wallMs)} now; ${remedy}`);
+  return checkExpiry(endsAt, { wallMs, maxAheadMs: MAX_END_AHEAD_MS });
 }

@@ -379,6 +379,7 @@ const SETTINGS: Change = {
       name: id === RUNNING_ID || id === ENDED_ID ? 'ci “é”' : null,
       ends_at: id === RUNNING_ID ? NOW + DAY_MS : null,
     }),
+    snapshots: ({ id }) => ({ expires_at: id === SNAPSHOT_ID ? NOW + DAY_MS : null }),
   },
 };
 

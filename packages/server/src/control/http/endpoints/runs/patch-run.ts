@@ -14,7 +14,7 @@ export function addPatchRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'
     url: '/v1/runs/:id',
     config: { access: 'full' },
     schema: {
-      operationId: 'updateSandbox',
+      operationId: 'changeSandbox',
       summary: 'Change settings of a sandbox, all or none, and restart its idle timer',
       description:
         'Also for a hibernated sandbox, which stays hibernated. Without settings, only the timer is restarted.',
