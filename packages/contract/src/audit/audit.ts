@@ -114,6 +114,8 @@ export const AUDIT_EVENTS = {
       auto_hibernate: z.boolean(),
       max_lifetime: z.int().nullable(),
       expires_at: Timestamp.nullable(),
+      cwd: z.string().nullable(),
+      env: z.array(z.string()).describe('Names of all variables; never their values.'),
     })
     .partial()
     .describe('The settings that were changed, with their new values.'),

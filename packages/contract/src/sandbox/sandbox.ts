@@ -12,6 +12,8 @@ import {
   IdleTimeout,
   Labels,
   Lifetime,
+  SandboxCwd,
+  SandboxEnv,
   SandboxName,
 } from './settings.ts';
 
@@ -68,6 +70,8 @@ export const CreateSandboxRequest = z
     expires_at: ExpiresAt.optional(),
     labels: Labels.default({}),
     auto_hibernate: AutoHibernate.optional(),
+    env: SandboxEnv.optional(),
+    cwd: SandboxCwd.optional(),
     ...EGRESS_FIELDS,
     ...DISK_FIELDS,
   })
@@ -95,6 +99,8 @@ export const RestoreSandboxRequest = z
     expires_at: ExpiresAt.optional(),
     labels: Labels.optional(),
     auto_hibernate: AutoHibernate.optional(),
+    env: SandboxEnv.optional().describe('Replaces all variables.'),
+    cwd: SandboxCwd.nullable().optional().describe('null for that of the image.'),
     ...EGRESS_FIELDS,
     disk: DiskName.optional().describe(
       'Only if the sandbox had a disk: name of the new disk, which is forked from the one of that moment. Default: the ' +
@@ -134,6 +140,7 @@ export const SandboxRecord = z
         'max_lifetime and ends_at; null if never.',
     ),
     auto_hibernate: z.boolean(),
+    cwd: z.string().nullable().describe('Chosen by the caller; null for the directory of the image.'),
     disk: SandboxDisk.nullable().describe('The disk at `/workspace`; null without one.'),
     labels: z.record(z.string(), z.string()),
     parent_id: z

@@ -1,6 +1,7 @@
 /** Settings of a sandbox that a create, a restore or a change gives it. */
 import { z } from 'zod';
-import { boundedInt, boundedText, Moment } from '../fields.ts';
+import { boundedInt, boundedText, GuestPath, Moment, utf8Length } from '../fields.ts';
+import { Env } from './exec.ts';
 
 export const DEFAULT_IDLE_TIMEOUT_S = 300;
 const MAX_IDLE_TIMEOUT_S = 30 * 86_400;
@@ -8,6 +9,8 @@ const MAX_LIFETIME_S = 365 * 86_400;
 const MAX_LABELS = 32;
 const MAX_NAME_LENGTH = 64;
 const MAX_CHARACTER_BYTES = 4;
+const MAX_VARIABLES = 256;
+const MAX_ENV_BYTES = 32 << 10;
 
 const LABEL_KEY = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$/;
 const HAS_CONTROL = /\p{Cc}/u;
@@ -51,6 +54,25 @@ export const AutoHibernate = z
     'When idle, the sandbox is hibernated instead of destroyed, and the next request that uses it resumes it.',
   );
 
+/** Environment of every process that is started through the API. It may hold secrets: no answer contains it. */
+export const SandboxEnv = Env.refine((env) => Object.keys(env).length <= MAX_VARIABLES, {
+  error: `must have at most ${MAX_VARIABLES} entries`,
+})
+  .refine((env) => utf8Length(Object.entries(env).flat().join('')) <= MAX_ENV_BYTES, {
+    error: `must have at most ${MAX_ENV_BYTES} bytes in names and values together`,
+  })
+  .describe(
+    'Variables of commands, shells and terminals, above those of the image. Variables of credentials that the sandbox has ' +
+      'win over these, and the env of a command over both. Stored encrypted, and in no answer.',
+  );
+
+export const SandboxCwd = GuestPath.refine((path) => path.startsWith('/'), {
+  error: 'must be an absolute path',
+}).describe(
+  'Where commands, shells and terminals start, and relative paths of files. It must exist when it is used. Default: the ' +
+    'image’s WORKDIR, else /workspace.',
+);
+
 /** Body of `PATCH /v1/runs/{id}`: changes the given settings, all or none, and restarts the idle timer in any case. */
 export const PatchSandboxRequest = z
   .strictObject({
@@ -63,6 +85,10 @@ export const PatchSandboxRequest = z
       .optional()
       .describe('Seconds from the create, which must not have passed yet; 0 or null for no maximum.'),
     expires_at: ExpiresAt.nullable().optional(),
+    env: SandboxEnv.optional().describe(
+      'Replaces all variables, for processes that are started from now on.',
+    ),
+    cwd: SandboxCwd.nullable().optional().describe('As in a create; null for that of the image.'),
   })
   .meta({ id: 'PatchSandboxRequest' });
 export type PatchSandboxRequest = z.infer<typeof PatchSandboxRequest>;

@@ -30,10 +30,11 @@ async function startRefusing(status: string): Promise<LoopbackServer> {
 test('create sends every option under its wire name and does not change labels', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord());
   const labels = { camelCase: 'a', snake_case: 'b', __proto__x: 'c' };
+  const place = { env: { camelCase: 'a', SNAKE_CASE: 'b' }, cwd: '/srv' };
   const size = { vcpus: 2, memMiB: 512, diskMiB: 64 };
   const expiresAt = new Date('2026-11-21T06:30:00Z');
   const life = { timeout: 0, maxLifetime: 60, expiresAt, autoHibernate: true };
-  await server.client().sandboxes.create({ image: 'a:1', name: 'ci', ...size, ...life, labels });
+  await server.client().sandboxes.create({ image: 'a:1', name: 'ci', ...size, ...life, labels, ...place });
   assert.equal(`${server.last.method} ${server.last.url}`, 'POST /v1/runs');
   assert.equal(server.last.headers['content-type'], 'application/json');
   assert.deepEqual(server.lastJson, {
@@ -47,6 +48,7 @@ test('create sends every option under its wire name and does not change labels',
     max_lifetime: 60,
     expires_at: '2026-11-21T06:30:00.000Z',
     auto_hibernate: true,
+    ...place,
   });
 });
 
@@ -101,6 +103,7 @@ test('a record has fields in camelCase, with null for missing values', async () 
     expiresAt: '2026-11-21T06:35:00.000Z',
     maxLifetime: null,
     autoHibernate: false,
+    cwd: null,
     disk: null,
     labels: { a_b: 'c' },
     parentId: null,
@@ -168,6 +171,8 @@ test('update sends every setting under its wire name, and null as null', async (
   assert.deepEqual(server.lastJson, { name: null, max_lifetime: null });
   await sandbox.update({ expiresAt: '2026-11-21T06:30:00+01:00' });
   assert.deepEqual(server.lastJson, { expires_at: '2026-11-21T06:30:00+01:00' });
+  await sandbox.update({ env: { A: 'b' }, cwd: null });
+  assert.deepEqual(server.lastJson, { env: { A: 'b' }, cwd: null });
   await sandbox.update({ expiresAt: null });
   assert.deepEqual(server.lastJson, { expires_at: null });
   await assert.rejects(sandbox.update({ expiresAt: new Date('x') }), /update: expiresAt is an invalid date/);

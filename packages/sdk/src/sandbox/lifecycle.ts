@@ -52,6 +52,16 @@ export interface CreateOptions extends EgressOptions {
    */
   autoHibernate?: boolean | undefined;
   /**
+   * Environment variables of commands, shells and terminals: up to 256, 32 KiB together. Variables of granted credentials
+   * win over these, and the `env` of a command over both. The service stores them encrypted and never returns them.
+   */
+  env?: Record<string, string> | undefined;
+  /**
+   * Absolute path where commands, shells and terminals start, and relative paths of files. It must exist when it is used.
+   * Default: the working directory of the image.
+   */
+  cwd?: string | undefined;
+  /**
    * Name of the persistent disk that is mounted at `/workspace`. With `forkFromDisk`: name of the new disk; default: the
    * name of the source with a number. Default: no disk.
    */
@@ -73,6 +83,8 @@ const CREATE_FIELDS = {
   maxLifetime: 'max_lifetime',
   expiresAt: 'expires_at',
   autoHibernate: 'auto_hibernate',
+  env: 'env',
+  cwd: 'cwd',
   disk: 'disk',
   forkFromDisk: 'fork_from_disk',
   diskSnapshot: 'disk_snapshot',

@@ -61,6 +61,8 @@ export interface SandboxInfo {
   maxLifetime: number | null;
   /** True if the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. */
   autoHibernate: boolean;
+  /** Where its processes start, if a caller chose it. Null means the working directory of the image. */
+  cwd: string | null;
   /** The persistent disk at `/workspace`. Null without one. */
   disk: SandboxDiskInfo | null;
   /** Labels that the caller chose. */
@@ -134,6 +136,7 @@ export function parseSandboxInfo(value: unknown): SandboxInfo {
     expiresAt: readOptionalString(record, 'expires_at'),
     maxLifetime: readOptionalNumber(record, 'max_lifetime'),
     autoHibernate: readFlag(record, 'auto_hibernate'),
+    cwd: readOptionalString(record, 'cwd'),
     disk: parseSandboxDisk(record['disk']),
     labels: readStringMap(record, 'labels'),
     parentId: readOptionalString(record, 'parent_id'),

@@ -26,6 +26,10 @@ export interface SandboxSettings {
    * with its offset. Null means none.
    */
   expiresAt?: Date | string | null | undefined;
+  /** All environment variables, as in a create, for processes that are started from now on. */
+  env?: Record<string, string> | undefined;
+  /** Where processes start from now on, as in a create. Null means the working directory of the image. */
+  cwd?: string | null | undefined;
 }
 
 const SETTINGS_FIELDS = {
@@ -35,6 +39,8 @@ const SETTINGS_FIELDS = {
   autoHibernate: 'auto_hibernate',
   maxLifetime: 'max_lifetime',
   expiresAt: 'expires_at',
+  env: 'env',
+  cwd: 'cwd',
 } as const satisfies Record<keyof SandboxSettings, string>;
 
 /** Changes settings of the sandbox at `path`. Throws `TypeError` for an unknown option, for NaN and for infinity. */

@@ -91,6 +91,10 @@ export interface RestoreOptions extends EgressOptions {
   expiresAt?: Date | string | undefined;
   /** If true, the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. */
   autoHibernate?: boolean | undefined;
+  /** All environment variables of the new sandbox, as in a create: they replace those of the snapshot's sandbox. */
+  env?: Record<string, string> | undefined;
+  /** Where its processes start, as in a create. Null means the working directory of the image. */
+  cwd?: string | null | undefined;
   /**
    * If the snapshot's sandbox had a disk: name of the new disk, which is forked from the disk of that moment. Default:
    * the name of that disk with a number.
@@ -124,6 +128,8 @@ const RESTORE_FIELDS = {
   maxLifetime: 'max_lifetime',
   expiresAt: 'expires_at',
   autoHibernate: 'auto_hibernate',
+  env: 'env',
+  cwd: 'cwd',
   disk: 'disk',
   ...EGRESS_FIELDS,
 } as const satisfies Record<keyof RestoreOptions, string>;

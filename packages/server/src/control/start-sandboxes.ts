@@ -26,6 +26,7 @@ import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
 import { FamilyStore } from './sandbox/record/family-store.ts';
+import { Environments } from './sandbox/environment/environments.ts';
 import { LiveDrivers } from './sandbox/live/live-drivers.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
@@ -65,6 +66,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
   const onEnded = (): void => archive.wake();
   const grants = new Grants({ store: new GrantStore(db), secrets, rules });
+  const environments = new Environments({ secrets, grants });
   const notes = new EgressNotes({ db, audit, log });
   const egressKeeper = new EgressKeeper(log);
   const egress = { grants, notes, egressKeeper };
@@ -105,16 +107,18 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     grants,
     audit,
     disks: disks.sandboxDisks,
+    environments,
   });
   const commands = new Commands({
     sandboxes,
+    environments,
     runner: runner.commands,
     store: commandStore,
     watch,
     audit,
     clock,
   });
-  const { snapshots, captures } = openSnapshots(base, { audit, drivers, limitsOf });
+  const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const { reconcileIntervalMs } = limits;
   const link = stack.use(
     new RunnerLink({ ...common, captures, notes, egressKeeper, reconcileIntervalMs, log }),
@@ -130,16 +134,24 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     auditStore,
     teamSecrets,
     grants,
+    environments,
   };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 
+interface SnapshotsBase {
+  audit: AuditLog;
+  drivers: LiveDrivers;
+  environments: Environments;
+  limitsOf: LimitsOf;
+}
+
 function openSnapshots(
   { db, runner, limits, clock, log }: SandboxesBase,
-  { audit, drivers, limitsOf }: { audit: AuditLog; drivers: LiveDrivers; limitsOf: LimitsOf },
+  { audit, drivers, environments, limitsOf }: SnapshotsBase,
 ): { snapshots: Snapshots; captures: CaptureKeeper } {
   const saved = { store: new SnapshotStore(db), captures: runner.captures, audit, clock, log };
-  const snapshots = new Snapshots({ ...saved, limitsOf });
+  const snapshots = new Snapshots({ ...saved, environments, limitsOf });
   const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });
   return { snapshots, captures };
 }

@@ -10,6 +10,7 @@ import type { AuditLog } from '../audit/audit-log.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
 import type { RunnerCommands, StartGuestCommand } from '../placement/runner-commands.ts';
 import { isUnanswered } from '../placement/runner-error.ts';
+import type { Environments } from '../sandbox/environment/environments.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
@@ -25,6 +26,7 @@ const COMMAND_ID = /^cmd[0-9a-f]{20}$/;
 
 export interface CommandsParts {
   sandboxes: Pick<Sandboxes, 'get' | 'getDriver'>;
+  environments: Pick<Environments, 'fill'>;
   runner: RunnerCommands;
   store: CommandStore;
   watch: CommandWatch;
@@ -62,7 +64,8 @@ export class Commands {
   }
 
   async #startIn({ row: sandbox }: SandboxDriver, id: string, request: CreateCommandRequest): Promise<void> {
-    const { store, audit, clock, watch, runner } = this.#parts;
+    const { store, audit, clock, watch, runner, environments } = this.#parts;
+    const filled = await environments.fill(sandbox, request);
     const { command, tag = null } = request;
     using _ = watch.starting(sandbox, id);
     const started_at = clock.wallMs();
@@ -71,7 +74,7 @@ export class Commands {
     const row = { id, organization_id, sandbox_id, guest_id: id, command, tag, started_at, start_seq };
     await store.insert({ ...row, state: 'starting' });
     try {
-      await runner.start(sandbox_id, buildStart(id, request));
+      await runner.start(sandbox_id, buildStart(id, filled));
     } catch (error) {
       if (isUnanswered(error)) throw error;
       const duration_ms = clock.wallMs() - started_at;

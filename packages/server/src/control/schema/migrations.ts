@@ -28,7 +28,7 @@ import {
 import { addSandboxDisks } from '../sandbox/record/sandbox-disks-migration.ts';
 import { addSandboxSettings } from '../sandbox/record/settings-migration.ts';
 import { addSnapshotDisks } from '../snapshots/snapshot-disks-migration.ts';
-import { addSnapshotExpiry } from '../snapshots/snapshot-expiry-migration.ts';
+import { addSnapshotSettings } from '../snapshots/snapshot-settings-migration.ts';
 import { createSnapshots } from '../snapshots/first-snapshots.ts';
 
 type Database = Kysely<unknown>;
@@ -87,7 +87,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0018_settings': {
     async up(db: Database) {
       await addSandboxSettings(db);
-      await addSnapshotExpiry(db);
+      await addSnapshotSettings(db);
     },
   },
 };

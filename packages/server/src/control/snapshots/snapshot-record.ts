@@ -14,7 +14,7 @@ import type { NewSnapshotRow, SnapshotRow } from './snapshot-tables.ts';
 export function buildSnapshotRow(
   id: string,
   sandbox: Readonly<SandboxRow>,
-  { request, now }: { request: CreateSnapshotRequest; now: number },
+  { request, now, sealedEnv }: { request: CreateSnapshotRequest; now: number; sealedEnv: Buffer | null },
 ): NewSnapshotRow {
   return {
     id,
@@ -35,6 +35,8 @@ export function buildSnapshotRow(
     labels: JSON.stringify(sandbox.labels),
     auto_hibernate: sandbox.auto_hibernate,
     network: sandbox.network,
+    sealed_env: sealedEnv,
+    cwd: sandbox.cwd,
     disk_id: sandbox.disk_id,
     disk_name: sandbox.disk_name,
   };

@@ -23,6 +23,8 @@ export interface SnapshotTable {
   labels: JSONColumnType<Record<string, string>>;
   auto_hibernate: boolean;
   network: NetworkColumn;
+  sealed_env: Generated<Buffer | null>;
+  cwd: Generated<string | null>;
   /** The disk of the sandbox, and the version that the capture keeps; null without one. */
   disk_id: Generated<string | null>;
   disk_name: Generated<string | null>;

@@ -26,6 +26,7 @@ import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import { takenBack } from '../placement/runner-error.ts';
 import type { Clock } from '../time/clock.ts';
 import { checkExpiry } from '../time/expiry.ts';
+import type { Environments } from '../sandbox/environment/environments.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
@@ -37,6 +38,7 @@ export interface SnapshotsParts {
   store: SnapshotStore;
   captures: RunnerCaptures;
   audit: AuditLog;
+  environments: Environments;
   clock: Clock;
   limitsOf: LimitsOf;
   log: Logger;
@@ -70,7 +72,8 @@ export class Snapshots {
     return await this.#whileUnderWay(id, async () => {
       await this.#checkQuota(driver.row.organization_id, 0);
       const now = this.#parts.clock.wallMs();
-      await this.#store.insert(buildSnapshotRow(id, driver.row, { request, now }));
+      const sealedEnv = this.#parts.environments.copy(driver.row, id);
+      await this.#store.insert(buildSnapshotRow(id, driver.row, { request, now, sealedEnv }));
       try {
         await enterRecordStep('record.snapshot');
         const capture = await driver.copies.snapshot(id);

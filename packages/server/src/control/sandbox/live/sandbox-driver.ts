@@ -142,11 +142,11 @@ export class SandboxDriver {
     }
   }
 
-  /** Changes settings, all or none, and restarts the idle timer. */
-  configure(settings: PatchSandboxRequest): Promise<SandboxRecord> {
+  /** Changes settings, all or none, and restarts the idle timer. `sealedEnv`: variables of the request, if it has any. */
+  configure(settings: PatchSandboxRequest, sealedEnv?: Buffer | null): Promise<SandboxRecord> {
     return this.live.inCallersTurn(async () => {
       this.live.require('configure');
-      const changed = buildSettings(this.row, settings, this.live.now);
+      const changed = buildSettings(this.row, settings, { now: this.live.now, sealedEnv });
       if (changed !== undefined) await this.live.commit(changed.update, changed.note);
       this.live.restartTimer();
       return this.record;

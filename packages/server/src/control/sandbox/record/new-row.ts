@@ -15,6 +15,12 @@ interface Beginning {
   now: HostMoment;
 }
 
+interface Asked<T> {
+  request: T;
+  /** The variables of the sandbox, sealed for it. */
+  sealedEnv: Buffer | null;
+}
+
 type Times =
   | 'created_at'
   | 'last_active_at'
@@ -27,7 +33,7 @@ type Times =
 export function buildCreatedRow(
   { id, region, now }: Beginning,
   { organizationId, teamId }: Owner,
-  { request, network }: { request: CreateSandboxRequest; network: NetworkPolicy | null },
+  { request, network, sealedEnv }: Asked<CreateSandboxRequest> & { network: NetworkPolicy | null },
 ): NewSandboxRow {
   return {
     id,
@@ -45,6 +51,8 @@ export function buildCreatedRow(
     auto_hibernate: request.auto_hibernate ?? false,
     labels: JSON.stringify(request.labels),
     network,
+    sealed_env: sealedEnv,
+    cwd: request.cwd ?? null,
     ...buildTimes(now),
   };
 }
@@ -53,7 +61,7 @@ export function buildCreatedRow(
 export function buildChildRow(
   { id, region, now }: Beginning,
   parent: SandboxRow,
-  forkId: string,
+  { forkId, sealedEnv }: { forkId: string; sealedEnv: Buffer | null },
 ): NewSandboxRow {
   return {
     id,
@@ -70,6 +78,8 @@ export function buildChildRow(
     auto_hibernate: parent.auto_hibernate,
     labels: JSON.stringify(parent.labels),
     network: parent.network,
+    sealed_env: sealedEnv,
+    cwd: parent.cwd,
     parent_id: parent.id,
     origin: forkId,
     ...buildTimes(now),
@@ -84,9 +94,13 @@ export function buildChildRow(
 export function buildRestoredRow(
   { id, region, now }: Beginning,
   { snapshot, teamId }: { snapshot: SnapshotRow; teamId: string },
-  { request, network }: { request: RestoreSandboxRequest; network: NetworkPolicy | null | undefined },
+  {
+    request,
+    network,
+    sealedEnv,
+  }: Asked<RestoreSandboxRequest> & { network: NetworkPolicy | null | undefined },
 ): NewSandboxRow {
-  const { name, timeout, max_lifetime, expires_at, labels, auto_hibernate } = request;
+  const { name, timeout, max_lifetime, expires_at, labels, auto_hibernate, cwd } = request;
   return {
     id,
     organization_id: snapshot.organization_id,
@@ -103,6 +117,8 @@ export function buildRestoredRow(
     auto_hibernate: auto_hibernate ?? snapshot.auto_hibernate,
     labels: JSON.stringify(labels ?? snapshot.labels),
     network: network === undefined ? snapshot.network : network,
+    sealed_env: sealedEnv,
+    cwd: cwd === undefined ? snapshot.cwd : cwd,
     parent_id: snapshot.run_id,
     origin: snapshot.id,
     ...buildTimes(now),

@@ -74,6 +74,10 @@ export interface SandboxTable {
   /** When its whole audit log was stored in the object store; null before. */
   audit_stored_at: Generated<number | null>;
   network: NetworkColumn;
+  /** Variables of its processes as JSON, sealed: environments.ts. Null without any, and after the end. */
+  sealed_env: Generated<Buffer | null>;
+  /** Where its processes start; null for the directory of the image. */
+  cwd: Generated<string | null>;
   /** The disk at `/workspace`; also after the end, when it may be deleted or of another sandbox. */
   disk_id: Generated<string | null>;
   disk_name: Generated<string | null>;

@@ -22,40 +22,43 @@ type Settings = AuditData<'settings.changed'>;
 export function buildSettings(
   row: SandboxRow,
   request: PatchSandboxRequest,
-  now: HostMoment,
+  { now, sealedEnv }: { now: HostMoment; sealedEnv?: Buffer | null | undefined },
 ): ChangedSettings | undefined {
   const data = findChanges(row, request);
   if (Object.keys(data).length === 0) return undefined;
   if (typeof data.max_lifetime === 'number') checkLifetime(data.max_lifetime, findAgeMs(row, now));
-  const { timeout, max_lifetime, expires_at, labels, ...same } = data;
+  const { timeout, max_lifetime, expires_at, labels, env, ...same } = data;
   const update = {
     ...same,
     ...(timeout === undefined ? {} : { timeout_s: timeout }),
     ...(max_lifetime === undefined ? {} : { max_lifetime_s: max_lifetime }),
     ...(expires_at === undefined ? {} : { ends_at: checkEnd(request.expires_at ?? null, now) }),
+    ...(env === undefined || sealedEnv === undefined ? {} : { sealed_env: sealedEnv }),
     ...(labels === undefined ? {} : { labels: JSON.stringify(labels) }),
   };
   return { update, note: row.status === 'creating' ? undefined : { event: 'settings.changed', data } };
 }
 
-/** Returns the settings that the request changes, with their new values. */
+/** Returns the settings that the request changes, with their new values; variables, if it gives any. */
 function findChanges(
   row: SandboxRow,
-  { max_lifetime, expires_at, ...request }: PatchSandboxRequest,
+  { max_lifetime, expires_at, env, ...request }: PatchSandboxRequest,
 ): Settings {
-  const { name, labels, auto_hibernate } = row;
-  const current: Required<Settings> = {
+  const { name, labels, auto_hibernate, cwd } = row;
+  const current: Settings = {
     name,
     labels,
     timeout: row.timeout_s,
     auto_hibernate,
     max_lifetime: row.max_lifetime_s,
     expires_at: toTimestamp(row.ends_at),
+    cwd,
   };
   const asked: Settings = {
     ...request,
     ...(max_lifetime === undefined ? {} : { max_lifetime: max_lifetime === 0 ? null : max_lifetime }),
     ...(expires_at === undefined ? {} : { expires_at: toTimestamp(expires_at) }),
+    ...(env === undefined ? {} : { env: Object.keys(env).toSorted() }),
   };
   const changes = Object.entries(asked).filter(
     ([key, value]) => value !== undefined && !isDeepStrictEqual(value, current[key as keyof Settings]),

@@ -2,6 +2,7 @@
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
+import { bindEnvironment } from '../../sandbox/environment/environments.ts';
 import { Secret } from '../../../lib/secret.ts';
 import { SecretBox } from '../../secrets/secret-box.ts';
 import {
@@ -373,13 +374,23 @@ const COMMANDS: Change = {
     ],
   },
 };
+function sealEnvironment(id: string): string {
+  const context = bindEnvironment({ id, organization_id: 'orgfirst' });
+  return toHex(new SecretBox(MASTER_KEY).seal(new Secret(JSON.stringify({ OF: 'an old version' })), context));
+}
+
 const SETTINGS: Change = {
   columns: {
     sandboxes: ({ id }) => ({
       name: id === RUNNING_ID || id === ENDED_ID ? 'ci “é”' : null,
       ends_at: id === RUNNING_ID ? NOW + DAY_MS : null,
+      sealed_env: id === RUNNING_ID ? sealEnvironment(RUNNING_ID) : null,
+      cwd: id === RUNNING_ID ? '/srv' : null,
     }),
-    snapshots: ({ id }) => ({ expires_at: id === SNAPSHOT_ID ? NOW + DAY_MS : null }),
+    snapshots: ({ id }) =>
+      id === SNAPSHOT_ID
+        ? { expires_at: NOW + DAY_MS, sealed_env: sealEnvironment(SNAPSHOT_ID), cwd: '/srv' }
+        : { expires_at: null, sealed_env: null, cwd: null },
   },
 };
 

@@ -11,6 +11,7 @@ import { answers, CONTENT, contents } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import { beginRawAnswer } from '../../answers/raw-answer.ts';
 import { sendBody } from '../../answers/send-body.ts';
 
@@ -40,7 +41,8 @@ export function addDownloadFile(app: App, { sandboxes, runner, audit, openReques
         const driver = await sandboxes.getDriver(request.reach, id);
         const range = readRange(request.headers.range);
         // Also for HEAD: its refusals have no body that explains them, so the status must be that of the GET.
-        const download = { path, ...(range === undefined ? {} : { range }) };
+        const resolved = resolvePath(driver.row, path);
+        const download = { path: resolved, ...(range === undefined ? {} : { range }) };
         await openRequests.limit(request.organizationId, () =>
           driver.use(
             async () => {

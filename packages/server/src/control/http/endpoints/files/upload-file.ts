@@ -6,6 +6,7 @@ import { FormFile, isForm } from '../../requests/form-file.ts';
 import { addRawBodies, cutOff, watchForStall } from '../../requests/raw-body.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 
 /** Deadline of a whole upload. */
 const UPLOAD_DEADLINE_MS = 24 * 3_600_000;
@@ -41,10 +42,11 @@ export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests
           using form = await openForm(request, stall.signal);
           const content = form?.content ?? request.raw;
           return await driver.use(async () => {
-            const upload = { ...query, content, deadlineMs: UPLOAD_DEADLINE_MS, signal: stall.signal };
-            const { path, size } = await runner.uploadFile(id, upload);
-            await audit.append(id, { event: 'file.upload', data: { path, size } });
-            return { path, size };
+            const path = resolvePath(driver.row, query.path);
+            const upload = { ...query, path, content, deadlineMs: UPLOAD_DEADLINE_MS, signal: stall.signal };
+            const { path: written, size } = await runner.uploadFile(id, upload);
+            await audit.append(id, { event: 'file.upload', data: { path: written, size } });
+            return { path: written, size };
           });
         });
       },

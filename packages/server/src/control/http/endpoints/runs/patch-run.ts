@@ -22,9 +22,6 @@ export function addPatchRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'
       body: Body,
       response: answers(200, SandboxRecord, [400, 401, 404, 409, 503]),
     },
-    handler: async (request) => {
-      const driver = await sandboxes.getDriver(request.reach, request.params.id);
-      return driver.configure(request.body);
-    },
+    handler: ({ reach, params, body }) => sandboxes.configure(reach, params.id, body),
   });
 }
