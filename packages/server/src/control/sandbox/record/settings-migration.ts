@@ -9,5 +9,5 @@ export async function addSandboxSettings(db: Database): Promise<void> {
     ADD COLUMN sealed_env bytea,
     ADD COLUMN cwd text`.execute(db);
   await sql`CREATE UNIQUE INDEX sandboxes_by_name ON sandboxes (organization_id, name)
-    WHERE status IN ('creating', 'running', 'hibernated')`.execute(db);
+    WHERE name IS NOT NULL AND status IN ('creating', 'running', 'hibernated')`.execute(db);
 }
