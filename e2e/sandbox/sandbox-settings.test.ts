@@ -148,17 +148,29 @@ describe('the settings of a sandbox in its guest', () => {
     for (const name of records) assert.ok(!readFileSync(join(vms, name), 'utf8').includes(CANARY), name);
   });
 
-  it('changes them for processes that are started later, and ends the sandbox at the given time', async () => {
-    const patch = (body: object) => api.call('PATCH', `/v1/runs/${id}`, { body });
-    assert.equal((await patch({ env: { A: 'b' }, cwd: null })).status, 200);
+  it('changes them for processes that are started later', async () => {
+    const { body } = await api.call('PATCH', `/v1/runs/${id}`, { body: { env: { A: 'b' }, cwd: null } });
+    assert.equal(body['cwd'], null);
     assert.equal((await api.exec(id, 'pwd; echo $A$TOKEN $LANG')).stdout, '/workspace\nb C.UTF-8\n');
+  });
+
+  it('ends the sandbox at the given time, though a command runs in it', async () => {
+    const { id: ending } = await api.create({ image: BASE_IMAGE, mem_mib: 256, timeout: 0 });
+    const running = api.call('POST', `/v1/runs/${ending}/exec`, {
+      body: { command: 'sleep 100', timeout: 100 },
+    });
+    running.catch(() => undefined);
     const expires_at = new Date(Date.now() + 2000).toISOString();
-    assert.equal((await patch({ expires_at })).body['ends_at'], expires_at);
+    const { body } = await api.call('PATCH', `/v1/runs/${ending}`, { body: { expires_at } });
+    assert.deepEqual([body['ends_at'], body['expires_at']], [expires_at, expires_at]);
     await shared.service.waitFor(
       'its end',
-      60_000,
-      async () => (await api.get(id))['status'] === 'destroyed',
+      30_000,
+      async () => (await api.get(ending))['status'] === 'destroyed',
     );
-    assert.equal((await api.get(id))['status_reason'], 'expires_at');
+    const record = await api.get(ending);
+    assert.equal(record['status_reason'], 'expires_at');
+    assert.ok(Date.parse(String(record['ended_at'])) >= Date.parse(expires_at) - 100);
+    await Promise.allSettled([running]);
   });
 });

@@ -25,8 +25,8 @@ async function change(body: object): Promise<Answer['body']> {
 }
 
 /** Returns a record without a time that is computed anew for each answer. */
-function steady({ expires_at: _, ...record }: Record<string, unknown>): Record<string, unknown> {
-  return record;
+function steady(record: Record<string, unknown>): Record<string, unknown> {
+  return { ...record, expires_at: null };
 }
 
 /** Returns the data of each entry of the log about settings. */

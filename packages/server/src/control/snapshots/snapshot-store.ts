@@ -74,7 +74,7 @@ export class SnapshotStore {
       .selectAll()
       .where(isOfReach(reach))
       .where('status', '=', 'ready')
-      .where(({ or, eb }) => or([eb('expires_at', 'is', null), eb('expires_at', '>', now)]))
+      .where((where) => where.or([where('expires_at', 'is', null), where('expires_at', '>', now)]))
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')
       .limit(limit);
