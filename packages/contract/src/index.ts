@@ -35,6 +35,7 @@ export * from './sandbox/lifecycle.ts';
 export * from './sandbox/metrics.ts';
 export * from './sandbox/ports.ts';
 export * from './sandbox/sandbox.ts';
+export * from './sandbox/settings.ts';
 export * from './sandbox/snapshots.ts';
 export * from './sandbox/streams.ts';
 export * from './error-body.ts';

@@ -91,11 +91,13 @@ export type { SandboxEgress } from './sandbox/sandbox-egress.ts';
 export type { SandboxGuest } from './sandbox/sandbox-guest.ts';
 export type { ForkOptions } from './sandbox/forks.ts';
 export type { ResumeOptions } from './sandbox/lifecycle.ts';
+export type { SandboxSettings } from './sandbox/settings.ts';
 export type { ListOptions, Sandboxes } from './sandbox/sandboxes.ts';
 export type { Shell, ShellOptions, ShellResult } from './streams/shell.ts';
 export type {
   ListSnapshotsOptions,
   RestoreOptions,
+  SnapshotChanges,
   SnapshotInfo,
   SnapshotOptions,
   Snapshots,

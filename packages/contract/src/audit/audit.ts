@@ -40,6 +40,7 @@ const Complete = z
 export const AUDIT_EVENTS = {
   'sandbox.created': z.object({
     ...Shape,
+    name: z.string().optional().describe('Omitted without one.'),
     parent: z
       .string()
       .optional()
@@ -123,6 +124,19 @@ export const AUDIT_EVENTS = {
     reason: z.string(),
     count: z.int().optional().describe('Number of events with the same data that this entry stands for.'),
   }),
+  'settings.changed': z
+    .object({
+      name: z.string().nullable(),
+      labels: z.record(z.string(), z.string()),
+      timeout: z.int(),
+      auto_hibernate: z.boolean(),
+      max_lifetime: z.int().nullable(),
+      expires_at: Timestamp.nullable(),
+      cwd: z.string().nullable(),
+      env: z.array(z.string()).describe('Names of all variables; never their values.'),
+    })
+    .partial()
+    .describe('The settings that were changed, with their new values.'),
   'policy.changed': Policy,
   'credentials.changed': z.object({
     credentials: z

@@ -12,11 +12,11 @@ import {
   fetchSandbox,
   rollBack,
   sandboxPath,
-  setIdleTimeout,
   type CreateOptions,
 } from './lifecycle.ts';
 import { fetchMetrics, type MetricsOptions, type SandboxMetrics } from './metrics.ts';
 import { SandboxEgress } from './sandbox-egress.ts';
+import { updateSandbox, type SandboxSettings } from './settings.ts';
 import type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
 import {
   restoreSandbox,
@@ -97,6 +97,11 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
     return this.#record.id;
   }
 
+  /** Name of the sandbox in the record that the service sent last. Null without one. */
+  get name(): string | null {
+    return this.#record.name;
+  }
+
   /** State of the sandbox in the record that the service sent last. */
   get status(): SandboxStatus {
     return this.#record.status;
@@ -115,7 +120,18 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
    * await sandbox.setTimeout(3600);
    */
   async setTimeout(seconds: number, options: CallOptions = {}): Promise<SandboxInfo> {
-    this.#record = await setIdleTimeout(this.#transport, this.#path, seconds, options);
+    return this.update({ timeout: seconds }, options);
+  }
+
+  /**
+   * Changes settings, all or none, and restarts the idle timer. A hibernated sandbox stays hibernated. Rejects with code
+   * `already_exists` when another sandbox of the organization has the name.
+   *
+   * @example
+   * await sandbox.update({ labels: { job: 'nightly' }, maxLifetime: 3600 });
+   */
+  async update(settings: SandboxSettings, options: CallOptions = {}): Promise<SandboxInfo> {
+    this.#record = await updateSandbox(this.#transport, this.#path, settings, options);
     return this.#record;
   }
 
@@ -142,7 +158,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Saves the sandbox as a snapshot, which is kept until it is deleted. The sandbox continues to run.
+   * Saves the sandbox as a snapshot, which is kept until it expires or is deleted. The sandbox continues to run.
    * `Sandbox.restore()` creates new sandboxes from the snapshot; `rollback()` returns this sandbox to it. Rejects with
    * code `capacity` when the snapshots of the organization exceed their quota.
    *

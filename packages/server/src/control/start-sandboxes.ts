@@ -27,6 +27,7 @@ import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
 import { FamilyStore } from './sandbox/record/family-store.ts';
+import { Environments } from './sandbox/environment/environments.ts';
 import { LiveDrivers } from './sandbox/live/live-drivers.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
@@ -67,6 +68,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const egress = openEgress(base, audit);
   const { grants, notes, egressKeeper } = egress;
+  const environments = new Environments({ secrets, grants });
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
   const { watch, commandParts } = await openCommands(base, audit, stack);
   const common = { runner, store, clock };
@@ -102,14 +104,15 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     grants,
     audit,
     disks: disks.sandboxDisks,
+    environments,
   });
-  const commands = new Commands({ ...commandParts, sandboxes });
-  const { snapshots, captures } = openSnapshots(base, { audit, drivers, limitsOf });
+  const commands = new Commands({ ...commandParts, sandboxes, environments });
+  const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
   const billing = new Billing({ db, clock, credit });
   const audited = { audit, auditStore, teamSecrets };
-  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, ...audited };
+  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...audited };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 
@@ -136,7 +139,7 @@ async function openCommands(
   { db, runner, limits, clock, log }: SandboxesBase,
   audit: AuditLog,
   stack: AsyncDisposableStack,
-): Promise<{ watch: CommandWatch; commandParts: Omit<CommandsParts, 'sandboxes'> }> {
+): Promise<{ watch: CommandWatch; commandParts: Omit<CommandsParts, 'sandboxes' | 'environments'> }> {
   const parts = { runner: runner.commands, store: new CommandStore(db), audit, clock };
   const retryMs = Math.min(MAX_RETRY_MS, limits.reconcileIntervalMs);
   const watch = stack.use(new CommandWatch({ ...parts, retryMs, log }));
@@ -144,12 +147,19 @@ async function openCommands(
   return { watch, commandParts: { ...parts, watch, limits } };
 }
 
+interface SnapshotsBase {
+  audit: AuditLog;
+  drivers: LiveDrivers;
+  environments: Environments;
+  limitsOf: LimitsOf;
+}
+
 function openSnapshots(
   { db, runner, limits, clock, log }: SandboxesBase,
-  { audit, drivers, limitsOf }: { audit: AuditLog; drivers: LiveDrivers; limitsOf: LimitsOf },
+  { audit, drivers, environments, limitsOf }: SnapshotsBase,
 ): { snapshots: Snapshots; captures: CaptureKeeper } {
   const saved = { store: new SnapshotStore(db), captures: runner.captures, audit, clock, log };
-  const snapshots = new Snapshots({ ...saved, limitsOf });
+  const snapshots = new Snapshots({ ...saved, environments, limitsOf });
   const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });
   return { snapshots, captures };
 }

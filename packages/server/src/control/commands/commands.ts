@@ -19,6 +19,7 @@ import type { AuditLog } from '../audit/audit-log.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
 import { insist } from '../placement/insist.ts';
 import type { RunnerCommands, StartGuestCommand } from '../placement/runner-commands.ts';
+import type { Environments } from '../sandbox/environment/environments.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
@@ -39,6 +40,7 @@ const COMMAND_ID = /^cmd[0-9a-f]{20}$/;
 
 export interface CommandsParts {
   sandboxes: Pick<Sandboxes, 'get' | 'getDriver'>;
+  environments: Pick<Environments, 'fill'>;
   runner: RunnerCommands;
   store: CommandStore;
   watch: CommandWatch;
@@ -81,11 +83,12 @@ export class Commands {
   }
 
   async #startIn(driver: SandboxDriver, id: string, request: CreateCommandRequest): Promise<void> {
-    const { store, watch } = this.#parts;
+    const { store, watch, environments } = this.#parts;
+    const filled = await environments.fill(driver.row, request);
     using _ = watch.starting(driver, id);
     const row = await this.#insert(driver, id, request);
     try {
-      await this.#ask(driver.row.id, buildStart(id, request));
+      await this.#ask(driver.row.id, buildStart(id, filled));
     } catch (error) {
       if (!(error instanceof AppError) || NO_ANSWER.has(error.code)) throw outcomeUnknown(error);
       await watch.recorder.lose(row);

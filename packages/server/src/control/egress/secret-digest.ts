@@ -15,7 +15,13 @@ export class SecretDigest {
   }
 
   /** Returns the body with hashes in place of its secrets. */
-  hide(body: PutCredentialsRequest): unknown {
+  hide({ env, ...body }: PutCredentialsRequest & { env?: Record<string, string> | undefined }): unknown {
+    if (env === undefined) return this.#hideCredentials(body);
+    const variables = Object.entries(env).map(([name, value]) => [name, this.#hash(value)]);
+    return { ...this.#hideCredentials(body), env: variables };
+  }
+
+  #hideCredentials(body: PutCredentialsRequest): object {
     const { credentials, credentials_v2, ...rest } = body;
     if (credentials === undefined && credentials_v2 === undefined) return body;
     const simple = Object.entries(credentials ?? {}).map(([name, key]) => [name, this.#hash(key)]);

@@ -24,6 +24,7 @@ import type { PreviewOrigins } from '../ports/preview-origins.ts';
 import type { Previews } from '../ports/previews.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
+import type { Environments } from '../sandbox/environment/environments.ts';
 import type { Idempotency } from '../sandbox/idempotency.ts';
 import type { OutputBudget } from '../sandbox/commands/output-budget.ts';
 import type { Commands } from '../commands/commands.ts';
@@ -51,6 +52,7 @@ export interface HttpParts {
   diskSnapshots: DiskSnapshots;
   rules: EgressRules;
   grants: Grants;
+  environments: Environments;
   secretDigest: SecretDigest;
   registries: Registries;
   imageUses: ImageUses;

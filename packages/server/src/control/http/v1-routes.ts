@@ -47,7 +47,9 @@ import { addListNetworkProfiles } from './endpoints/network/list-network-profile
 import { addListPreviews } from './endpoints/ports/list-previews.ts';
 import { addListRegistries } from './endpoints/images/list-registries.ts';
 import { addListRuns } from './endpoints/runs/list-runs.ts';
+import { addGetSnapshot } from './endpoints/copies/get-snapshot.ts';
 import { addListSnapshots } from './endpoints/copies/list-snapshots.ts';
+import { addPatchSnapshot } from './endpoints/copies/patch-snapshot.ts';
 import { addPatchRun } from './endpoints/runs/patch-run.ts';
 import { addPortProxy } from './endpoints/ports/port-proxy.ts';
 import { addPutCredentials } from './endpoints/network/put-credentials.ts';
@@ -85,6 +87,8 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addPutCredentials,
   addCreateSnapshot,
   addListSnapshots,
+  addGetSnapshot,
+  addPatchSnapshot,
   addDeleteSnapshot,
   addCreateDisk,
   addListDisks,

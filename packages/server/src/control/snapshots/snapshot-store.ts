@@ -9,6 +9,8 @@ export interface SnapshotFilter {
   /** Only those of this sandbox. */
   runId?: string;
   limit: number;
+  /** Only those that have not expired by then; Unix milliseconds. */
+  now: number;
   /** Only those older than this one. */
   after?: { createdAt: number; id: string };
 }
@@ -19,6 +21,9 @@ export interface SavedSnapshot {
   /** The version of the sandbox's disk, and its size; undefined without one. */
   disk?: { version: number; gb: number } | undefined;
 }
+
+/** How many expired snapshots are deleted in a row, before other things are reconciled. */
+const MAX_EXPIRED = 100;
 
 export class SnapshotStore {
   readonly #db: Database;
@@ -63,12 +68,13 @@ export class SnapshotStore {
   }
 
   /** Lists the snapshots that are ready, newest first. */
-  list({ reach, runId, limit, after }: SnapshotFilter): Promise<SnapshotRow[]> {
+  list({ reach, runId, limit, now, after }: SnapshotFilter): Promise<SnapshotRow[]> {
     let query = this.#db
       .selectFrom('snapshots')
       .selectAll()
       .where(isOfReach(reach))
       .where('status', '=', 'ready')
+      .where((where) => where.or([where('expires_at', 'is', null), where('expires_at', '>', now)]))
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')
       .limit(limit);
@@ -96,6 +102,49 @@ export class SnapshotStore {
       .set({ status: 'deleting' })
       .where('id', '=', id)
       .where('status', 'in', [...from])
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  /** Changes a snapshot that is ready. Returns undefined if it is not. */
+  change(
+    id: string,
+    change: Partial<Pick<SnapshotRow, 'name' | 'expires_at'>>,
+  ): Promise<SnapshotRow | undefined> {
+    return this.#db
+      .updateTable('snapshots')
+      .set(change)
+      .where('id', '=', id)
+      .where('status', '=', 'ready')
+      .returningAll()
+      .executeTakeFirst();
+  }
+
+  /** Lists the ids of snapshots that have expired by `now`, of every organization, the first to expire first. */
+  async listExpired(now: number): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('snapshots')
+      .select('id')
+      .where('expires_at', '<=', now)
+      .where('status', '=', 'ready')
+      .orderBy('expires_at')
+      .limit(MAX_EXPIRED)
+      .execute();
+    return rows.map((row) => row.id);
+  }
+
+  /**
+   * Marks a snapshot as `deleting` if it has expired by `now`. Returns false if its expiry was changed meanwhile, or if a
+   * rollback to it is pending.
+   */
+  async condemnExpired(id: string, now: number): Promise<boolean> {
+    const { numUpdatedRows } = await this.#db
+      .updateTable('snapshots')
+      .set({ status: 'deleting' })
+      .where('id', '=', id)
+      .where('status', '=', 'ready')
+      .where('expires_at', '<=', now)
+      .where(sql<boolean>`NOT EXISTS (SELECT FROM sandboxes WHERE rollback_snapshot_id = snapshots.id)`)
       .executeTakeFirst();
     return numUpdatedRows > 0n;
   }

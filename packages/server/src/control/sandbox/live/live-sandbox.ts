@@ -29,8 +29,9 @@ import type { SandboxRow, SandboxUpdate } from '../record/sandbox-tables.ts';
 import { momentOf, type Clock } from '../../time/clock.ts';
 import { buildEnding, buildEndNotes, type EndEvent } from '../record/ending.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
-import { findAgeMs, findIdleMs } from '../../time/lifetime.ts';
+import { findIdleMs } from '../../time/lifetime.ts';
 import { OperationTurns } from './operation-turns.ts';
+import { findTimeLimits } from './time-limits.ts';
 import { buildRecord } from '../record/record.ts';
 import { buildRefusal, type Caller } from '../record/refusal.ts';
 import type { SandboxStore } from '../record/sandbox-store.ts';
@@ -206,8 +207,9 @@ export class LiveSandbox {
     return this.#timer?.open() ?? (() => undefined);
   }
 
+  /** Restarts the idle timer, with the limits that the row has now. */
   restartTimer(): void {
-    this.#timer?.restart(this.#idleTimeoutMs);
+    this.#timer?.restart(findTimeLimits(this.row, this.now));
   }
 
   noteSeen(seen: HostMoment): void {
@@ -221,11 +223,6 @@ export class LiveSandbox {
   /** Stops only the timer: the sandbox keeps running. */
   detach(): void {
     this.#timer?.stop();
-  }
-
-  /** 0 unless the sandbox runs: a hibernated sandbox has no VM that could be idle. */
-  get #idleTimeoutMs(): number {
-    return this.row.status === 'running' ? this.row.timeout_s * 1000 : 0;
   }
 
   async #settled<T>(task: () => Promise<T>): Promise<T> {
@@ -251,16 +248,8 @@ export class LiveSandbox {
 
   #startTimer(graceMs: number): IdleTimer {
     const { clock, onExpire } = this.#parts;
-    const { max_lifetime_s } = this.row;
-    const lifetimeLeftMs =
-      max_lifetime_s === null ? undefined : max_lifetime_s * 1000 - findAgeMs(this.row, this.now);
-    return new IdleTimer({
-      clock,
-      timeoutMs: this.#idleTimeoutMs,
-      idleForMs: findIdleMs(this.row, this.now),
-      graceMs,
-      onExpire,
-      ...(lifetimeLeftMs === undefined ? {} : { lifetimeLeftMs }),
-    });
+    const { now, row } = this;
+    const limits = findTimeLimits(row, now);
+    return new IdleTimer({ clock, ...limits, idleForMs: findIdleMs(row, now), graceMs, onExpire });
   }
 }

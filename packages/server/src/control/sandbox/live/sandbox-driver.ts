@@ -12,6 +12,7 @@ import {
   findAdmission,
   findTransition,
   type DestroyResult,
+  type PatchSandboxRequest,
   type SandboxRecord,
   type StatusReason,
 } from '@coppice/contract';
@@ -31,6 +32,7 @@ import type { ExpiryReason } from './idle-timer.ts';
 import { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated, resolveMissing } from './missing-vm.ts';
 import { buildDestroyResult } from '../record/record.ts';
+import { buildSettings } from '../record/settings.ts';
 import { SandboxBoot } from './sandbox-boot.ts';
 import { SandboxCopies } from './sandbox-copies.ts';
 import { SandboxEgress } from './sandbox-egress.ts';
@@ -100,10 +102,9 @@ export class SandboxDriver {
     const vm = this.#vm;
     const onDoubt = (): void => parts.egressKeeper.mark(row.id);
     this.egress = new SandboxEgress(this.live, this.#vm, { audit, grants, onDoubt });
-    const { egress } = this;
     this.boot = new SandboxBoot(this.live, { vm, grants, audit, disks, noteStart });
     this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume, disks, noteStart });
-    this.copies = new SandboxCopies(this.live, { vm, egress });
+    this.copies = new SandboxCopies(this.live, { vm, egress: this.egress });
     const onDone = (): void => parts.onRolledBack(this.row);
     this.rollback = new SandboxRollback(this.live, { vm, audit, disks, onDone, log: this.#log });
   }
@@ -147,12 +148,12 @@ export class SandboxDriver {
     }
   }
 
-  /** Restarts the idle timer, with another timeout if one is given. */
-  setTimeout(timeoutS: number | undefined): Promise<SandboxRecord> {
+  /** Changes settings, all or none, and restarts the idle timer. `sealedEnv`: variables of the request, if it has any. */
+  configure(settings: PatchSandboxRequest, sealedEnv?: Buffer | null): Promise<SandboxRecord> {
     return this.live.inCallersTurn(async () => {
-      this.live.require('set_timeout');
-      if (timeoutS !== undefined && timeoutS !== this.row.timeout_s)
-        await this.live.commit({ timeout_s: timeoutS });
+      this.live.require('configure');
+      const changed = buildSettings(this.row, settings, { now: this.live.now, sealedEnv });
+      if (changed !== undefined) await this.live.commit(changed.update, changed.note);
       this.live.restartTimer();
       return this.record;
     });

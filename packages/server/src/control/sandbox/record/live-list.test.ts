@@ -26,6 +26,7 @@ function vary(row: SandboxRow, index: number, teamIds: readonly string[]): Sandb
     team_id: teamIds[index % teamIds.length] ?? row.team_id,
     status: LIVE_STATES[index % LIVE_STATES.length] ?? 'running',
     created_at: row.created_at + (index % 7),
+    name: index % 3 === 0 ? `name ${index}` : null,
     labels: labelSets[index % labelSets.length] ?? {},
   };
 }
@@ -52,6 +53,7 @@ test('memory answers every list of live sandboxes as SQL does', async () => {
       onlyTeamId: fc.constantFrom(null, 'another', ...teamIds),
     }),
     statuses: fc.subarray([...LIVE_STATES], { minLength: 1 }),
+    name: fc.option(fc.constantFrom('name 3', 'name 6', 'none'), { nil: undefined, freq: 8 }),
     labels: fc.constantFrom(...labelSets),
     limit: fc.integer({ min: 1, max: ROWS }),
     after: fc.option(

@@ -3,6 +3,7 @@ import { logChange } from '../../../audit/logged-change.ts';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
@@ -26,9 +27,10 @@ export function addChangeFileMode(app: App, { sandboxes, runner, audit, openRequ
       const driver = await sandboxes.getDriver(reach, params.id);
       return openRequests.limit(organizationId, () =>
         driver.use(() => {
+          const change = { ...body, path: resolvePath(driver.row, body.path) };
           const append = (outcome: object) =>
-            audit.append(params.id, { event: 'file.chmod', data: { ...body, ...outcome } });
-          return logChange(append, () => runner.files.changeMode(params.id, body));
+            audit.append(params.id, { event: 'file.chmod', data: { ...change, ...outcome } });
+          return logChange(append, () => runner.files.changeMode(params.id, change));
         }),
       );
     },

@@ -3,6 +3,7 @@ import { logChange } from '../../../audit/logged-change.ts';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
@@ -26,9 +27,10 @@ export function addChangeFileOwner(app: App, { sandboxes, runner, audit, openReq
       const driver = await sandboxes.getDriver(reach, params.id);
       return openRequests.limit(organizationId, () =>
         driver.use(() => {
+          const change = { ...body, path: resolvePath(driver.row, body.path) };
           const append = (outcome: object) =>
-            audit.append(params.id, { event: 'file.chown', data: { ...body, ...outcome } });
-          return logChange(append, () => runner.files.changeOwner(params.id, body));
+            audit.append(params.id, { event: 'file.chown', data: { ...change, ...outcome } });
+          return logChange(append, () => runner.files.changeOwner(params.id, change));
         }),
       );
     },

@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { answers, CONTENT, contents } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 import { logContent, SAFE_HEADERS, whole } from '../../answers/guest-content.ts';
 import { sendBody } from '../../answers/send-body.ts';
@@ -33,10 +34,11 @@ export function addDownloadArchive(
     },
     handler: async (request, reply) => {
       const { organizationId, reach, params, query, keyScope } = request;
-      const { path, format } = query;
+      const { format } = query;
       const driver = await sandboxes.getDriver(reach, params.id);
+      const path = resolvePath(driver.row, query.path);
       const send = async (): Promise<void> => {
-        const answer = await runner.files.openArchive(params.id, query);
+        const answer = await runner.files.openArchive(params.id, { path, format });
         const data = { path, size: null, archive: format };
         await logContent(answer, () => audit.append(params.id, { event: 'file.download', data }));
         const headers = { ...SAFE_HEADERS, 'content-type': TYPES[format] };

@@ -3,6 +3,7 @@ import { logChange } from '../../../audit/logged-change.ts';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
@@ -23,9 +24,10 @@ export function addMakeDirectory(app: App, { sandboxes, runner, audit, openReque
       const driver = await sandboxes.getDriver(reach, params.id);
       const made = await openRequests.limit(organizationId, () =>
         driver.use(() => {
+          const path = resolvePath(driver.row, body.path);
           const append = (outcome: object) =>
-            audit.append(params.id, { event: 'file.mkdir', data: { path: body.path, ...outcome } });
-          return logChange(append, () => runner.files.makeDirectory(params.id, body));
+            audit.append(params.id, { event: 'file.mkdir', data: { path, ...outcome } });
+          return logChange(append, () => runner.files.makeDirectory(params.id, { ...body, path }));
         }),
       );
       return reply.code(201).send(made);

@@ -3,6 +3,7 @@ import { logChange } from '../../../audit/logged-change.ts';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
@@ -24,12 +25,12 @@ export function addMoveFile(app: App, { sandboxes, runner, audit, openRequests }
     },
     handler: async ({ organizationId, reach, params, body }) => {
       const driver = await sandboxes.getDriver(reach, params.id);
-      const { from: path, to } = body;
       return openRequests.limit(organizationId, () =>
         driver.use(() => {
+          const [path, to] = [resolvePath(driver.row, body.from), resolvePath(driver.row, body.to)];
           const append = (outcome: object) =>
             audit.append(params.id, { event: 'file.move', data: { path, to, ...outcome } });
-          return logChange(append, () => runner.files.move(params.id, body));
+          return logChange(append, () => runner.files.move(params.id, { ...body, from: path, to }));
         }),
       );
     },

@@ -2,6 +2,7 @@ import type { UploadQuery, UploadResult } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import { FormFile, isForm } from '../../requests/form-file.ts';
 import { UPLOAD_DEADLINE_MS, watchForStall } from '../../requests/raw-body.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
 export type UploadParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
@@ -18,8 +19,9 @@ export async function receiveUpload(
     using form = await openForm(request, stall.signal);
     const content = form?.content ?? request.raw;
     return await driver.use(async () => {
-      const upload = { ...file, content, deadlineMs: UPLOAD_DEADLINE_MS, signal: stall.signal };
-      const { path, size } = await runner.uploadFile(id, upload);
+      const resolved = resolvePath(driver.row, file.path);
+      const transfer = { content, deadlineMs: UPLOAD_DEADLINE_MS, signal: stall.signal };
+      const { path, size } = await runner.uploadFile(id, { ...file, path: resolved, ...transfer });
       await audit.append(id, { event: 'file.upload', data: { path, size } });
       return { path, size };
     });

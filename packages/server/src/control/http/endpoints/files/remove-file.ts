@@ -3,6 +3,7 @@ import { logChange } from '../../../audit/logged-change.ts';
 import { answers, NOTHING } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
@@ -26,9 +27,10 @@ export function addRemoveFile(app: App, { sandboxes, runner, audit, openRequests
       const driver = await sandboxes.getDriver(reach, params.id);
       await openRequests.limit(organizationId, () =>
         driver.use(() => {
+          const removal = { ...query, path: resolvePath(driver.row, query.path) };
           const append = (outcome: object) =>
-            audit.append(params.id, { event: 'file.remove', data: { ...query, ...outcome } });
-          return logChange(append, () => runner.files.remove(params.id, query));
+            audit.append(params.id, { event: 'file.remove', data: { ...removal, ...outcome } });
+          return logChange(append, () => runner.files.remove(params.id, removal));
         }),
       );
       return reply.code(204).send(null);

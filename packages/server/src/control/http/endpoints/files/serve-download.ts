@@ -4,6 +4,7 @@ import { AppError } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AuditNote } from '../../../audit/audit-chain.ts';
 import type { RunnerAnswer } from '../../../placement/runner-connection.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 import { logContent, SAFE_HEADERS, whole } from '../../answers/guest-content.ts';
 import { beginRawAnswer } from '../../answers/raw-answer.ts';
@@ -14,10 +15,11 @@ export type DownloadParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | '
 /** Answers an authenticated GET or HEAD with a file of a sandbox. */
 export async function serveDownload(
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
-  { id, path }: { id: string; path: string },
+  { id, ...file }: { id: string; path: string },
   { sandboxes, runner, audit, openRequests, limits }: DownloadParts,
 ): Promise<FastifyReply> {
   const driver = await sandboxes.getDriver(request.reach, id);
+  const path = resolvePath(driver.row, file.path);
   const range = readRange(request.headers.range);
   // Also for HEAD: its refusals have no body that explains them, so the status must be that of the GET.
   const download = { path, ...(range === undefined ? {} : { range }) };

@@ -2,6 +2,7 @@ import { FileDetails, FilePathQuery } from '@coppice/contract';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
@@ -22,7 +23,7 @@ export function addStatFile(app: App, { sandboxes, runner, openRequests }: Parts
     handler: async (request) => {
       const { id } = request.params;
       const driver = await sandboxes.getDriver(request.reach, id);
-      const stat = () => runner.files.stat(id, request.query.path);
+      const stat = () => runner.files.stat(id, resolvePath(driver.row, request.query.path));
       return openRequests.limit(request.organizationId, () =>
         driver.use(stat, { mayWake: request.keyScope === 'full' }),
       );

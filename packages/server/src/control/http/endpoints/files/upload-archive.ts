@@ -4,6 +4,7 @@ import { answers, CONTENT } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { addRawBodies, cutOff, UPLOAD_DEADLINE_MS, watchForStall } from '../../requests/raw-body.ts';
 import { SandboxParams } from '../../requests/params.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
 /** Not even the directory has been created. An archive that is refused may be unpacked in part. */
@@ -34,8 +35,9 @@ export function addUploadArchive(app: App, { sandboxes, runner, audit, openReque
       },
       handler: async (request) => {
         const { organizationId, reach, params, query } = request;
-        const { path, format } = query;
+        const { format } = query;
         const driver = await sandboxes.getDriver(reach, params.id);
+        const path = resolvePath(driver.row, query.path);
         using stall = watchForStall(request, limits.transferStallMs, 'guest_unreachable');
         const transfer = { content: request.raw, deadlineMs: UPLOAD_DEADLINE_MS, signal: stall.signal };
         let unpacked: UnpackResult | undefined;
@@ -45,7 +47,7 @@ export function addUploadArchive(app: App, { sandboxes, runner, audit, openReque
           return audit.append(params.id, { event: 'file.upload', data });
         };
         const unpack = async () =>
-          (unpacked = await runner.files.unpack(params.id, { ...query, ...transfer }));
+          (unpacked = await runner.files.unpack(params.id, { ...query, path, ...transfer }));
         return openRequests.limit(organizationId, () =>
           driver.use(() => logChange(append, unpack, REFUSALS)),
         );

@@ -8,6 +8,7 @@ import { endOf } from '../../access/end-with-key.ts';
 import { EventStream } from '../../answers/event-stream.ts';
 import { buildErrorFrame } from '../../answers/stream-error.ts';
 import { SandboxParams } from '../../requests/params.ts';
+import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
 const OK = contents('Changes from now on, as server-sent events.', {
@@ -37,7 +38,10 @@ export function addWatchFiles(app: App, { sandboxes, runner, openRequests }: Par
       const driver = await sandboxes.getDriver(reach, params.id);
       const begun: { events?: EventStream } = {};
       const watch = async (): Promise<void> => {
-        const answer = await runner.files.openWatch(params.id, query);
+        const answer = await runner.files.openWatch(params.id, {
+          ...query,
+          path: resolvePath(driver.row, query.path),
+        });
         begun.events = new EventStream(reply);
         const over = AbortSignal.any([begun.events.left, endOf(request, openRequests)]);
         await sendChanges(answer, begun.events, over);

@@ -1,0 +1,13 @@
+import { sql, type Kysely } from 'kysely';
+
+type Database = Kysely<unknown>;
+
+export async function addSandboxSettings(db: Database): Promise<void> {
+  await sql`ALTER TABLE sandboxes
+    ADD COLUMN name text,
+    ADD COLUMN ends_at bigint,
+    ADD COLUMN sealed_env bytea,
+    ADD COLUMN cwd text`.execute(db);
+  await sql`CREATE UNIQUE INDEX sandboxes_by_name ON sandboxes (organization_id, name)
+    WHERE name IS NOT NULL AND status IN ('creating', 'running', 'hibernated')`.execute(db);
+}
