@@ -2,16 +2,9 @@
 import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
-import { readBounded, readLines } from './read-stream.ts';
-import {
-  get,
-  send,
-  vmPath,
-  type RunnerAnswer,
-  type RunnerConnection,
-  type RunnerRequest,
-} from './runner-connection.ts';
-import { fromGuest } from './runner-error.ts';
+import { agentPath, askGuest, parseGuest, readGuest } from './guest-requests.ts';
+import { readLines } from './read-stream.ts';
+import { get, send, type RunnerAnswer, type RunnerConnection } from './runner-connection.ts';
 
 const HEAD_DEADLINE_MS = 30_000;
 /** The agent keeps no more. */
@@ -55,14 +48,18 @@ export class RunnerCommands {
 
   /** Starts a command. The same id again joins, or returns the command. */
   async start(sandboxId: string, command: StartGuestCommand, deadlineMs: number): Promise<GuestCommand> {
-    return this.#read(send('POST', agentPath(sandboxId), command, deadlineMs), GuestCommand);
+    return readGuest(this.#connection, send('POST', agentPath(sandboxId, 'commands'), command, deadlineMs), {
+      schema: GuestCommand,
+      maxBytes: MAX_ANSWER_BYTES,
+    });
   }
 
   /** Lists all that the agent remembers; nothing if the agent is older than such commands. */
   async list(sandboxId: string, deadlineMs = HEAD_DEADLINE_MS): Promise<GuestCommand[]> {
-    const request = { ...get(agentPath(sandboxId)), headDeadlineMs: deadlineMs };
+    const request = { ...get(agentPath(sandboxId, 'commands')), headDeadlineMs: deadlineMs };
+    const schema = z.array(GuestCommand).max(MAX_COMMANDS);
     try {
-      return await this.#read(request, z.array(GuestCommand).max(MAX_COMMANDS));
+      return await readGuest(this.#connection, request, { schema, maxBytes: MAX_ANSWER_BYTES });
     } catch (error) {
       if (error instanceof AppError && error.code === 'agent_outdated') return [];
       throw error;
@@ -71,9 +68,12 @@ export class RunnerCommands {
 
   /** Yields commands that have ended, first all that the agent remembers, until `signal`. */
   async *watch(sandboxId: string, signal: AbortSignal): AsyncGenerator<GuestCommand> {
-    const { stream } = await this.#ask({ ...get(agentPath(sandboxId, 'watch')), signal });
+    const { stream } = await askGuest(this.#connection, {
+      ...get(agentPath(sandboxId, 'commands/watch')),
+      signal,
+    });
     const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: WATCH_IDLE_MS, signal };
-    for await (const line of readLines(stream, limits)) yield parseText(line, GuestCommand);
+    for await (const line of readLines(stream, limits)) yield parseGuest(line, GuestCommand);
   }
 
   /** Opens output as frames. */
@@ -82,7 +82,10 @@ export class RunnerCommands {
     { id, position, follow }: { id: string; position: number; follow: boolean },
   ): Promise<RunnerAnswer> {
     const query = { id, position: String(position), follow: String(follow) };
-    return this.#ask({ ...get(agentPath(sandboxId, 'output', query)), headDeadlineMs: HEAD_DEADLINE_MS });
+    return askGuest(this.#connection, {
+      ...get(agentPath(sandboxId, 'commands/output', query)),
+      headDeadlineMs: HEAD_DEADLINE_MS,
+    });
   }
 
   /** Resolves when the command has taken the input. */
@@ -95,9 +98,9 @@ export class RunnerCommands {
       ...limits
     }: { id: string; end: boolean; content: Readable; deadlineMs: number; signal: AbortSignal },
   ): Promise<void> {
-    const answer = await this.#ask({
+    const answer = await askGuest(this.#connection, {
       method: 'POST',
-      path: agentPath(sandboxId, 'stdin', { id, end: String(end) }),
+      path: agentPath(sandboxId, 'commands/stdin', { id, end: String(end) }),
       headers: { 'content-type': 'application/octet-stream' },
       body: content,
       headDeadlineMs: limits.deadlineMs,
@@ -108,39 +111,10 @@ export class RunnerCommands {
 
   /** Signals the command's process group. */
   async signal(sandboxId: string, id: string, signal: string): Promise<void> {
-    const answer = await this.#ask(
-      send('POST', agentPath(sandboxId, 'signal', { id }), { signal }, HEAD_DEADLINE_MS),
+    const answer = await askGuest(
+      this.#connection,
+      send('POST', agentPath(sandboxId, 'commands/signal', { id }), { signal }, HEAD_DEADLINE_MS),
     );
     answer.stream.resume();
-  }
-
-  /** Reads an answer within the deadline of the request. */
-  async #read<T>(request: RunnerRequest, schema: z.ZodType<T>): Promise<T> {
-    const end = performance.now() + request.headDeadlineMs;
-    const { stream } = await this.#ask(request);
-    const deadlineMs = Math.max(1, end - performance.now());
-    const content = await readBounded(stream, { maxBytes: MAX_ANSWER_BYTES, deadlineMs });
-    return parseText(content.toString('utf8'), schema);
-  }
-
-  async #ask(request: RunnerRequest): Promise<RunnerAnswer> {
-    try {
-      return await this.#connection.request(request);
-    } catch (error) {
-      throw fromGuest(error);
-    }
-  }
-}
-
-function agentPath(sandboxId: string, route?: string, query?: Record<string, string>): string {
-  const path = `${vmPath(sandboxId)}/agent/commands${route === undefined ? '' : `/${route}`}`;
-  return query === undefined ? path : `${path}?${new URLSearchParams(query).toString()}`;
-}
-
-function parseText<T>(text: string, schema: z.ZodType<T>): T {
-  try {
-    return schema.parse(JSON.parse(text));
-  } catch (cause) {
-    throw new AppError('guest_unreachable', 'the agent violated its protocol', { cause });
   }
 }

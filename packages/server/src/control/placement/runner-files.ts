@@ -15,16 +15,9 @@ import {
   type WatchFilesQuery,
 } from '@coppice/contract';
 import { z } from 'zod';
-import { readBounded, readLines } from './read-stream.ts';
-import {
-  get,
-  send,
-  vmPath,
-  type RunnerAnswer,
-  type RunnerConnection,
-  type RunnerRequest,
-} from './runner-connection.ts';
-import { fromGuest } from './runner-error.ts';
+import { agentPath, askGuest, parseGuest, readGuest } from './guest-requests.ts';
+import { readLines } from './read-stream.ts';
+import { get, send, type RunnerAnswer, type RunnerConnection } from './runner-connection.ts';
 
 /** The agent ends a change of a tree after 45 s. */
 const CHANGE_DEADLINE_MS = 60_000;
@@ -37,6 +30,8 @@ const WATCH_DEADLINE_MS = 60_000;
 const MAX_LINE_BYTES = 64 << 10;
 /** The agent sends an empty line every 30 s. */
 const WATCH_IDLE_MS = 100_000;
+
+const ENTRY = { schema: FileDetails, maxBytes: MAX_ENTRY_BYTES };
 
 export interface Unpacking extends UnpackQuery {
   content: Readable;
@@ -53,7 +48,7 @@ export class RunnerFiles {
   }
 
   async stat(sandboxId: string, path: string): Promise<FileDetails> {
-    return parse(await this.#ask(get(agentPath(sandboxId, 'stat', { path }))), FileDetails);
+    return readGuest(this.#connection, get(agentPath(sandboxId, 'files/stat', { path })), ENTRY);
   }
 
   makeDirectory(sandboxId: string, body: MakeDirectory): Promise<FileDetails> {
@@ -65,8 +60,13 @@ export class RunnerFiles {
   }
 
   async remove(sandboxId: string, { path, recursive }: RemoveFileQuery): Promise<void> {
-    const request = send('POST', agentPath(sandboxId, 'remove'), { path, recursive }, CHANGE_DEADLINE_MS);
-    await parse(await this.#ask(request), z.object({}));
+    const request = send(
+      'POST',
+      agentPath(sandboxId, 'files/remove'),
+      { path, recursive },
+      CHANGE_DEADLINE_MS,
+    );
+    await readGuest(this.#connection, request, { schema: z.object({}), maxBytes: MAX_ENTRY_BYTES });
   }
 
   changeMode(sandboxId: string, body: ChangeFileMode): Promise<FileDetails> {
@@ -79,8 +79,8 @@ export class RunnerFiles {
 
   /** Returns an answer whose stream is the archive. */
   openArchive(sandboxId: string, { path, format }: ArchiveQuery): Promise<RunnerAnswer> {
-    const request = get(agentPath(sandboxId, 'archive', { path, format }));
-    return this.#ask({ ...request, headDeadlineMs: HEAD_DEADLINE_MS });
+    const request = get(agentPath(sandboxId, 'files/archive', { path, format }));
+    return askGuest(this.#connection, { ...request, headDeadlineMs: HEAD_DEADLINE_MS });
   }
 
   async unpack(
@@ -88,37 +88,29 @@ export class RunnerFiles {
     { path, format, user, content, deadlineMs, signal }: Unpacking,
   ): Promise<UnpackResult> {
     const query = { path, format, ...(user === undefined ? {} : { user }) };
-    const answer = await this.#ask({
-      method: 'PUT',
-      path: agentPath(sandboxId, 'archive', query),
+    const request = {
+      method: 'PUT' as const,
+      path: agentPath(sandboxId, 'files/archive', query),
       headers: { 'content-type': 'application/octet-stream' },
       body: content,
       headDeadlineMs: deadlineMs,
       signal,
-    });
-    return parse(answer, UnpackResult);
+    };
+    return readGuest(this.#connection, request, { schema: UnpackResult, maxBytes: MAX_ENTRY_BYTES });
   }
 
   /** Resolves when all changes from then on are reported, with an answer for {@link readChanges}. */
   openWatch(sandboxId: string, { path, recursive }: WatchFilesQuery): Promise<RunnerAnswer> {
-    const request = get(agentPath(sandboxId, 'watch', { path, recursive: String(recursive) }));
-    return this.#ask({ ...request, headDeadlineMs: WATCH_DEADLINE_MS });
+    const request = get(agentPath(sandboxId, 'files/watch', { path, recursive: String(recursive) }));
+    return askGuest(this.#connection, { ...request, headDeadlineMs: WATCH_DEADLINE_MS });
   }
 
   async #change(
     sandboxId: string,
     { route, body }: { route: 'mkdir' | 'move' | 'chmod' | 'chown'; body: object },
   ): Promise<FileDetails> {
-    const request = send('POST', agentPath(sandboxId, route), body, CHANGE_DEADLINE_MS);
-    return parse(await this.#ask(request), FileDetails);
-  }
-
-  async #ask(request: RunnerRequest): Promise<RunnerAnswer> {
-    try {
-      return await this.#connection.request(request);
-    } catch (error) {
-      throw fromGuest(error);
-    }
+    const request = send('POST', agentPath(sandboxId, `files/${route}`), body, CHANGE_DEADLINE_MS);
+    return readGuest(this.#connection, request, ENTRY);
   }
 }
 
@@ -129,27 +121,9 @@ export async function* readChanges(
 ): AsyncGenerator<FileChange> {
   const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: WATCH_IDLE_MS, signal };
   try {
-    for await (const line of readLines(stream, limits)) yield parseText(line, FileChange);
+    for await (const line of readLines(stream, limits)) yield parseGuest(line, FileChange);
   } catch (cause) {
     if (cause instanceof AppError) throw cause;
     throw new AppError('guest_unreachable', 'the watch of files was cut off', { cause });
-  }
-}
-
-function agentPath(sandboxId: string, route: string, query?: Record<string, string>): string {
-  const path = `${vmPath(sandboxId)}/agent/files/${route}`;
-  return query === undefined ? path : `${path}?${new URLSearchParams(query).toString()}`;
-}
-
-async function parse<T>(answer: RunnerAnswer, schema: z.ZodType<T>): Promise<T> {
-  const limits = { maxBytes: MAX_ENTRY_BYTES, deadlineMs: HEAD_DEADLINE_MS };
-  return parseText((await readBounded(answer.stream, limits)).toString('utf8'), schema);
-}
-
-function parseText<T>(text: string, schema: z.ZodType<T>): T {
-  try {
-    return schema.parse(JSON.parse(text));
-  } catch (cause) {
-    throw new AppError('guest_unreachable', 'the agent violated its protocol', { cause });
   }
 }

@@ -1,5 +1,5 @@
 /** Calls of the runner that measure: itself, and single VMs. */
-import { readBounded } from './read-stream.ts';
+import { agentPath, readGuest } from './guest-requests.ts';
 import { get, vmPath, type RunnerConnection } from './runner-connection.ts';
 import {
   GuestMetrics,
@@ -34,9 +34,7 @@ export class RunnerMeasures {
 
   /** Reported by the guest, which may lie. Throws if it does not answer in time, or violates the protocol. */
   async guest(id: string): Promise<GuestMetrics> {
-    const request = { ...get(`${vmPath(id)}/agent/metrics`), headDeadlineMs: GUEST_DEADLINE_MS };
-    const { stream } = await this.#connection.request(request);
-    const limits = { maxBytes: MAX_GUEST_BYTES, deadlineMs: GUEST_DEADLINE_MS };
-    return GuestMetrics.parse(JSON.parse((await readBounded(stream, limits)).toString('utf8')));
+    const request = { ...get(agentPath(id, 'metrics')), headDeadlineMs: GUEST_DEADLINE_MS };
+    return readGuest(this.#connection, request, { schema: GuestMetrics, maxBytes: MAX_GUEST_BYTES });
   }
 }
