@@ -110,7 +110,7 @@ async function assertServes(harness: ControlHarness, version: string): Promise<v
   if (version >= '0013') await assertRolledBack(harness);
   if (version >= '0018') await assertEnvironment(harness);
   assert.equal((await harness.call('DELETE', `/v1/runs/${RUNNING_ID}`)).status, 200);
-  const entries = { '0007': 2, '0013': 1, '0018': 2 };
+  const entries = { '0007': 2, '0013': 1, '0017': 1, '0018': 2 };
   const sum = Object.entries(entries).reduce((all, [since, more]) => all + (version >= since ? more : 0), 1);
   assert.equal(await verifyLog(harness, RUNNING_ID), sum);
   await assertBilled(harness);
