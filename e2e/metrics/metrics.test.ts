@@ -1,4 +1,4 @@
-/** What a real virtual machine does shows in its metrics, and in those of the service. */
+/** The work of a real virtual machine shows in its metrics, and in those of the service. */
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
 import type { MetricsPoint, SandboxMetrics } from '@coppice/contract';

@@ -18,7 +18,7 @@ export interface MetricsOptions extends CallOptions {
   step?: number | undefined;
 }
 
-/** What the agent in the sandbox reports. Root in the sandbox can make it report anything. */
+/** Reported by the agent in the sandbox. Root in the sandbox can make it report anything. */
 export interface GuestReport {
   memoryTotalBytes: number;
   memoryAvailableBytes: number;

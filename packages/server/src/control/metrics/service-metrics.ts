@@ -1,6 +1,6 @@
 /**
  * The metrics of the service, for Prometheus. The labels have few values: no ids, no names of organizations, no paths.
- * Metrics of the runner are read when they are asked for, so that nothing is measured where nobody asks.
+ * Metrics of the runner are read when they are asked for, so that an installation without a scraper measures nothing.
  */
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';

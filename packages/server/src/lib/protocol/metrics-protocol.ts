@@ -82,7 +82,7 @@ export const VmNow = z.object({
 });
 export type VmNow = z.infer<typeof VmNow>;
 
-/** What a VM used in some seconds, and what it held at their end. */
+/** Use of a VM in some seconds, and what it held at their end. */
 export const VmPoint = z.object({
   /** The end of these seconds. */
   at_ms: Count,

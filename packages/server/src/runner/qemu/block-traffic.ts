@@ -1,4 +1,4 @@
-/** What the guest has read and written, as QEMU counts it. An escaped guest can answer anything here. */
+/** Bytes that the guest has read and written, as QEMU counts them. An escaped guest can answer anything here. */
 import { z } from 'zod';
 import type { BlockTraffic } from '../vm/vmm.ts';
 import type { QmpClient } from './qmp-client.ts';

@@ -76,7 +76,7 @@ export interface VmDisk {
   grow(sizeBytes: number): Promise<void>;
 }
 
-/** What a guest has read from and written to all its disks since its VMM started. */
+/** Bytes that a guest has read from and written to all its disks since its VMM started. */
 export interface BlockTraffic {
   readBytes: number;
   writtenBytes: number;

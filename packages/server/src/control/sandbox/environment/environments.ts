@@ -16,7 +16,7 @@ import type { SandboxRow } from '../record/sandbox-tables.ts';
 
 export type Variables = Readonly<Record<string, string>>;
 
-/** What a request may say about the start of its process. */
+/** The part of a request about the start of its process. */
 export interface Place {
   cwd?: string | undefined;
   env?: Variables | undefined;
