@@ -161,12 +161,15 @@ export class Commands {
   }
 
   /** Resolves with the record when the command has ended, or when `signal` fires. */
-  async wait(address: CommandAddress, signal: AbortSignal): Promise<CommandRecord> {
+  async wait(
+    address: CommandAddress,
+    { signal, mayWake }: { signal: AbortSignal; mayWake: boolean },
+  ): Promise<CommandRecord> {
     const { reach, sandboxId, id } = address;
     const record = await this.get(address);
     if (record.state !== 'running') return record;
     const driver = await this.#parts.sandboxes.getDriver(reach, sandboxId);
-    await driver.use(() => this.#ended(sandboxId, id, signal));
+    await driver.use(() => this.#ended(sandboxId, id, signal), { mayWake });
     return this.get(address);
   }
 

@@ -27,7 +27,7 @@ export function addCommandOutput(app: App, { commands, sandboxes, openRequests }
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/commands/:command/output',
-    config: { access: 'full' },
+    config: { access: 'read' },
     schema: {
       operationId: 'getCommandOutput',
       summary: 'Read the output of a command from an offset on, as a page or as a stream',
@@ -40,11 +40,12 @@ export function addCommandOutput(app: App, { commands, sandboxes, openRequests }
       response: { ...answers(200, CommandOutput, [400, 401, 404, 409, 429, 502, 503, 504]), 200: OK },
     },
     handler: async (request, reply) => {
-      const { organizationId, reach, params } = request;
+      const { organizationId, reach, params, keyScope } = request;
       const left = whenLeft(reply);
       const address = { reach, sandboxId: params.id, id: params.command };
       const query = { ...request.query, offset: readLastId(request) ?? request.query.offset };
       const driver = await sandboxes.getDriver(reach, params.id);
+      const wake = { mayWake: keyScope === 'full' };
       const open = (follow: boolean) => commands.openOutput(address, { position: query.offset, follow });
       if (request.headers.accept?.includes('text/event-stream') !== true)
         return openRequests.limit(organizationId, () =>
@@ -52,7 +53,7 @@ export function addCommandOutput(app: App, { commands, sandboxes, openRequests }
             const { stream } = await open(false);
             endWith(stream, AbortSignal.any([left, AbortSignal.timeout(PAGE_DEADLINE_MS)]));
             return readPage(readKeptOutput(stream, query.offset), query);
-          }),
+          }, wake),
         );
       await openRequests.stream(organizationId, () =>
         driver.use(async () => {
@@ -66,7 +67,7 @@ export function addCommandOutput(app: App, { commands, sandboxes, openRequests }
           } finally {
             events.end();
           }
-        }),
+        }, wake),
       );
       return reply;
     },

@@ -48,7 +48,7 @@ export function addCreateCommand(
       });
       if (body.detached) return reply.code(201).send(answer.body);
       const signal = AbortSignal.any([left, endOf(request, openRequests)]);
-      const wait = () => commands.wait({ reach, sandboxId, id: answer.body.id }, signal);
+      const wait = () => commands.wait({ reach, sandboxId, id: answer.body.id }, { signal, mayWake: true });
       await openRequests.stream(organizationId, () => sendWhenEnded(wait, request, reply));
       return reply;
     },

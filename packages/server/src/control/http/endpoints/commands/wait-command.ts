@@ -13,7 +13,7 @@ export function addWaitCommand(
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/commands/:command/wait',
-    config: { access: 'full' },
+    config: { access: 'read' },
     schema: {
       operationId: 'waitCommand',
       summary: 'Wait until a command has ended',
@@ -27,7 +27,9 @@ export function addWaitCommand(
       const over = AbortSignal.timeout(query.timeout * 1000);
       const signal = AbortSignal.any([whenLeft(reply), over, endOf(request, openRequests)]);
       const address = { reach, sandboxId: params.id, id: params.command };
-      return openRequests.stream(organizationId, () => commands.wait(address, signal));
+      return openRequests.stream(organizationId, () =>
+        commands.wait(address, { signal, mayWake: request.keyScope === 'full' }),
+      );
     },
   });
 }
