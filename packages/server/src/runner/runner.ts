@@ -22,7 +22,7 @@ import { buildUnitLimits } from './confinement/unit-limits.ts';
 import { isTmpfs } from './host/tmpfs.ts';
 import { RunnerServer } from './http/runner-server.ts';
 import { measureRunner } from './measure-runner.ts';
-import { listMetered } from './metrics/metered-driver.ts';
+import { findMetered, listMetered } from './metrics/metered-driver.ts';
 import { VmMeters } from './metrics/vm-meters.ts';
 import { openFleet, type OpenedFleet } from './open-fleet.ts';
 import { openVmm } from './open-vmm.ts';
@@ -103,6 +103,7 @@ export async function startRunner(
 function openMeters({ fleet, network }: OpenedFleet, log: Logger): VmMeters {
   return new VmMeters({
     listVms: () => listMetered(fleet.vms),
+    findVm: (id) => findMetered(fleet.vms, id),
     readTraffic: (units) => network.readTraffic(units),
     log,
   });

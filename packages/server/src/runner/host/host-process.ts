@@ -60,7 +60,10 @@ export function isAlive(identity: ProcessIdentity): boolean {
   return stat.state !== 'Z' || stat.threads > 1;
 }
 
-/** CPU time (user and system) and resident memory; undefined when the process is gone. */
+/**
+ * CPU time (user and system) and resident memory; undefined when the process is gone. It is gone, too, when only its
+ * memory is: the kernel frees that first, and closes the files that tell others of the end later.
+ */
 export function findUsage(identity: ProcessIdentity): ProcessUsage | undefined {
   const stat = findStat(identity.pid);
   if (stat === undefined || stat.startTicks !== identity.startTicks) return undefined;
@@ -70,11 +73,13 @@ export function findUsage(identity: ProcessIdentity): ProcessUsage | undefined {
   } catch {
     return undefined;
   }
-  const readBytes = (field: RegExp): number => Number(field.exec(status)?.[1] ?? 0) * 1024;
+  const resident = /^VmRSS:\s+(\d+) kB$/mu.exec(status)?.[1];
+  const peak = /^VmHWM:\s+(\d+) kB$/mu.exec(status)?.[1];
+  if (resident === undefined || peak === undefined) return undefined;
   return {
     cpuMs: (stat.cpuTicks * 1000) / CLOCK_TICKS_PER_SECOND,
-    memBytes: readBytes(/^VmRSS:\s+(\d+) kB$/mu),
-    memPeakBytes: readBytes(/^VmHWM:\s+(\d+) kB$/mu),
+    memBytes: Number(resident) * 1024,
+    memPeakBytes: Number(peak) * 1024,
   };
 }
 

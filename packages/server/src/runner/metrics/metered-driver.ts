@@ -8,6 +8,11 @@ export function listMetered(vms: VmRoster): Map<string, MeteredVm> {
   return new Map([...vms.byId].map(([id, driver]) => [id, meterDriver(driver, vms)]));
 }
 
+export function findMetered(vms: VmRoster, id: string): MeteredVm | undefined {
+  const driver = vms.byId.get(id);
+  return driver && meterDriver(driver, vms);
+}
+
 function meterDriver(driver: VmDriver, vms: VmRoster): MeteredVm {
   return {
     unit: driver.unit,

@@ -15,6 +15,8 @@ const IDLE_CPU_MS = 100;
 const MAX_BLOCK_AGE_MS = 55_000;
 /** The CPU time of less says little. */
 const MIN_UTILIZATION_MS = 2000;
+/** Callers within this time share a measurement. */
+const SHARED_MS = 1000;
 const NO_TRAFFIC: TapTraffic = { fromGuestBytes: 0, toGuestBytes: 0, fromGuestPackets: 0, toGuestPackets: 0 };
 /** Traffic of the block devices, as the VMM last reported it, and when. */
 const NO_BLOCKS = { readBytes: 0, writtenBytes: 0, monotonicMs: -Infinity, cpuMs: 0 };
@@ -36,6 +38,7 @@ export class VmMeter {
   #vm: MeteredVm | undefined;
   #vcpus = 1;
   #isRetired = false;
+  #lastRead: { unit: string; monotonicMs: number; now: Promise<VmNow | null> } | undefined;
 
   get lastAtMs(): number {
     return this.#samples.last?.atMs ?? 0;
@@ -65,10 +68,23 @@ export class VmMeter {
     }
   }
 
-  /** `measured` is undefined for a sandbox without a VM. */
-  async read(measured: Measured | undefined, query: VmMetricsQuery): Promise<VmMetrics> {
-    const now = measured === undefined ? null : await this.#readNow(measured);
+  /** `vm` is undefined for a sandbox without a VM. */
+  async read(
+    vm: MeteredVm | undefined,
+    query: VmMetricsQuery,
+    readTraffic: (vm: MeteredVm) => TapTraffic | undefined,
+  ): Promise<VmMetrics> {
+    const now = vm === undefined ? null : await this.#shareNow(vm, readTraffic);
     return { now, series: this.#buildSeries(query) };
+  }
+
+  #shareNow(vm: MeteredVm, readTraffic: (vm: MeteredVm) => TapTraffic | undefined): Promise<VmNow | null> {
+    const monotonicMs = performance.now();
+    const last = this.#lastRead;
+    if (last?.unit === vm.unit && monotonicMs - last.monotonicMs < SHARED_MS) return last.now;
+    const now = this.#readNow({ vm, traffic: readTraffic(vm) });
+    this.#lastRead = { unit: vm.unit, monotonicMs, now };
+    return now;
   }
 
   #buildSeries(query: VmMetricsQuery): VmPoint[] {

@@ -61,6 +61,7 @@ beforeEach(() => {
   mock.method(performance, 'now', () => clockMs);
   meters = new VmMeters({
     listVms: () => vms,
+    findVm: (id) => vms.get(id),
     readTraffic: () => traffic,
     log: pino({ level: 'silent' }),
   });

@@ -29,6 +29,7 @@ const VMS_PER_TURN = 16;
 export interface VmMetersOptions {
   /** The VMs now, by sandbox. */
   listVms: () => ReadonlyMap<string, MeteredVm>;
+  findVm: (id: string) => MeteredVm | undefined;
   /** The traffic at the TAPs of these VM instances, by instance. */
   readTraffic: (units: readonly string[]) => ReadonlyMap<string, TapTraffic>;
   log: Logger;
@@ -49,12 +50,13 @@ export class VmMeters implements Disposable {
 
   /** Usage of a sandbox's VM now and in the last hour. Throws `not_found` if nothing is known of it. */
   async read(id: string, query: VmMetricsQuery): Promise<VmMetrics> {
-    const vm = this.#options.listVms().get(id);
+    const vm = this.#options.findVm(id);
     const meter = vm === undefined ? this.#meters.get(id) : this.#meterOf(id);
     if (meter === undefined) throw new AppError('not_found', `there is no VM ${id}`);
     const since_ms = Math.max(query.since_ms, Date.now() - KEPT_S * 1000);
-    const measured = vm && { vm, traffic: this.#options.readTraffic([vm.unit]).get(vm.unit) };
-    return meter.read(measured, { ...query, since_ms });
+    const readTraffic = ({ unit }: MeteredVm): TapTraffic | undefined =>
+      this.#options.readTraffic([unit]).get(unit);
+    return meter.read(vm, { ...query, since_ms }, readTraffic);
   }
 
   #check(): Promise<void> {

@@ -15,8 +15,8 @@ export async function readBlockTraffic(qmp: QmpClient): Promise<BlockTraffic> {
   const stats = BlockStats.parse(await qmp.execute('query-blockstats', {}, TIMEOUT_MS));
   return stats.reduce(
     ({ readBytes, writtenBytes }, { stats: { rd_bytes, wr_bytes } }) => ({
-      readBytes: readBytes + rd_bytes,
-      writtenBytes: writtenBytes + wr_bytes,
+      readBytes: Math.min(Number.MAX_SAFE_INTEGER, readBytes + rd_bytes),
+      writtenBytes: Math.min(Number.MAX_SAFE_INTEGER, writtenBytes + wr_bytes),
     }),
     { readBytes: 0, writtenBytes: 0 },
   );
