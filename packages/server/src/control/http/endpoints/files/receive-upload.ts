@@ -16,7 +16,7 @@ export type UploadParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'op
 /** Stores the body of an authenticated request as a file of a sandbox. */
 export async function receiveUpload(
   request: FastifyRequest,
-  { id, ...file }: UploadQuery & { id: string },
+  { id, deadlineMs = UPLOAD_DEADLINE_MS, ...file }: UploadQuery & { id: string; deadlineMs?: number },
   { sandboxes, runner, audit, openRequests, limits }: UploadParts,
 ): Promise<UploadResult> {
   const driver = await sandboxes.getDriver(request.reach, id);
@@ -26,7 +26,7 @@ export async function receiveUpload(
     const content = form?.content ?? request.raw;
     return await driver.use(async () => {
       const resolved = resolvePath(driver.row, file.path);
-      const transfer = { content, deadlineMs: UPLOAD_DEADLINE_MS, signal: stall.signal };
+      const transfer = { content, deadlineMs, signal: stall.signal };
       let stored: UploadResult | undefined;
       // The path is control's: the guest chooses that of its answer.
       const append = (outcome: object) => {
