@@ -41,7 +41,7 @@ test('a download link reads its file without a key, in ranges, as nothing that a
   assert.deepEqual([response.status, await response.text()], [200, '<script>alert(1)</script>']);
   for (const [name, value] of [
     ['content-type', 'application/octet-stream'],
-    ['content-disposition', 'attachment'],
+    ['content-disposition', "attachment; filename*=UTF-8''page.html"],
     ['x-content-type-options', 'nosniff'],
     ['content-security-policy', "default-src 'none'; sandbox"],
     ['cache-control', 'no-store'],
@@ -127,7 +127,7 @@ test('links take only so many of the requests of an organization', { timeout: 20
   const begun = () => harness.runner.files.uploads.filter(({ path }) => path === '/slow').length;
   const open = Array.from({ length: 8 }, () => {
     const body = new ReadableStream({ start: (stream) => stream.enqueue(Buffer.from('x')) });
-    return fetch(url, { method: 'PUT', body, duplex: 'half', signal: leave.signal } as RequestInit);
+    return fetch(url, { method: 'PUT', body, duplex: 'half', signal: leave.signal });
   });
   const ends = Promise.allSettled(open);
   await waitFor('the uploads', () => begun() === 8);

@@ -25,7 +25,7 @@ export class FakeFiles {
   readonly uploads: Upload[] = [];
   /** Called for each chunk of an upload; may throw the error to answer instead. */
   onUpload: () => void = () => undefined;
-  /** Path that is answered to uploads instead of theirs. */
+  /** Overrides the path in the answers to uploads. */
   answeredPath: string | undefined;
   /** Answers a download as an agent with odd behaviour would. Returns true if it did. */
   onDownload: (stream: ServerHttp2Stream, path: string) => boolean = () => false;
