@@ -257,6 +257,23 @@ func TestUnpackingReplacesFilesAndKeepsDirectories(t *testing.T) {
 	}
 }
 
+func TestUnpackingReplacesASymlinkByAFile(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	fill(t, outside, "target")
+	must(t, os.Symlink(outside+"/target", dir+"/f"), os.Symlink("nowhere", dir+"/g"))
+	archive := pack(t, tar.Header{Name: "f"}, tar.Header{Name: "g"})
+	expect(t, unpack(newRoutes("/"), dir, bytes.NewReader(archive), nil), 200, `"entries":2`)
+	for _, name := range []string{"f", "g"} {
+		info, err := os.Lstat(dir + "/" + name)
+		if err != nil || !info.Mode().IsRegular() || !info.ModTime().Equal(packedAt) || info.Mode().Perm() != 0o640 {
+			t.Error(info, err)
+		}
+	}
+	if content(t, outside+"/target") != "target" {
+		t.Error("the target was written")
+	}
+}
+
 func TestUnpackingReplacesNoDirectoryByAFile(t *testing.T) {
 	dir := t.TempDir()
 	fill(t, dir, "d/", "f")

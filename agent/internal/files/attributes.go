@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"coppice/agent/internal/account"
 	"coppice/agent/internal/api"
 	"coppice/agent/internal/fault"
 )
@@ -52,10 +53,14 @@ func (s *Service) ChangeMode(w http.ResponseWriter, r *http.Request) error {
 }
 
 // setModeIn leaves out symlinks, which have no mode, and pipes, sockets and devices: opening one may have an effect, and
-// before Linux 6.6 a mode can only be set through a symlink or on an open file.
+// before Linux 6.6 a mode can only be set through a symlink or on an open file. It also leaves out files that have the mode
+// already: a repeated request gets further than the one before.
 func setModeIn(n *node, mode uint32) error {
 	kind := n.stat.Mode & unix.S_IFMT
 	if kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		return nil
+	}
+	if n.stat.Mode&maxMode == mode {
 		return nil
 	}
 	fd, err := unix.Openat(n.at(), n.name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -86,13 +91,22 @@ func (s *Service) ChangeOwner(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	uid, gid := int(owner.UID), int(owner.GID)
 	return s.change(w, r, &attribute{
-		path:  path.Clean(asked),
-		name:  "owner",
-		set:   func(asked string) error { return unix.Fchownat(unix.AT_FDCWD, asked, uid, gid, 0) },
-		setIn: func(n *node) error { return unix.Fchownat(n.at(), n.name, uid, gid, unix.AT_SYMLINK_NOFOLLOW) },
+		path: path.Clean(asked),
+		name: "owner",
+		set: func(asked string) error {
+			return unix.Fchownat(unix.AT_FDCWD, asked, int(owner.UID), int(owner.GID), 0)
+		},
+		setIn: func(n *node) error { return setOwnerIn(n, owner) },
 	}, wanted.Recursive)
+}
+
+// setOwnerIn leaves out files that have the owner already: a repeated request gets further than the one before.
+func setOwnerIn(n *node, owner account.Identity) error {
+	if n.stat.Uid == owner.UID && n.stat.Gid == owner.GID {
+		return nil
+	}
+	return unix.Fchownat(n.at(), n.name, int(owner.UID), int(owner.GID), unix.AT_SYMLINK_NOFOLLOW)
 }
 
 func (s *Service) change(w http.ResponseWriter, r *http.Request, wanted *attribute, recursive bool) error {
@@ -103,10 +117,10 @@ func (s *Service) change(w http.ResponseWriter, r *http.Request, wanted *attribu
 	}
 	if recursive {
 		if err := wanted.changeBelow(ctx); err != nil {
-			return err
+			return afterChange(err)
 		}
 	}
-	return s.answerEntry(w, wanted.path)
+	return s.answerChanged(w, wanted.path)
 }
 
 func (a *attribute) changeBelow(ctx context.Context) error {

@@ -45,10 +45,15 @@ func (s *Service) MakeDirectory(w http.ResponseWriter, r *http.Request) error {
 	if mode == noMode {
 		mode = newDirectoryMode
 	}
-	if err := makeDirectory(&newDirectory{path: asked, mode: uint32(mode), owner: owner}, wanted.Parents); err != nil {
+	err = makeDirectory(&newDirectory{path: asked, mode: uint32(mode), owner: owner}, wanted.Parents)
+	if wanted.Parents {
+		// The parents may have been created.
+		err = afterChange(err)
+	}
+	if err != nil {
 		return err
 	}
-	return s.answerEntry(w, asked)
+	return s.answerChanged(w, asked)
 }
 
 type newDirectory struct {
@@ -76,7 +81,7 @@ func makeDirectory(wanted *newDirectory, withParents bool) error {
 	}
 	created, err := openAt(int(directory.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
-		return fault.FromFile("cannot open "+wanted.path, err)
+		return afterChange(fault.FromFile("cannot open "+wanted.path, err))
 	}
 	defer closeLogged(created)
 	// The order matters: chown clears set-id bits.
@@ -130,7 +135,7 @@ func (s *Service) Move(w http.ResponseWriter, r *http.Request) error {
 	if err := move(path.Clean(from), path.Clean(to), wanted.Overwrite); err != nil {
 		return err
 	}
-	return s.answerEntry(w, path.Clean(to))
+	return s.answerChanged(w, path.Clean(to))
 }
 
 func move(from, to string, overwrite bool) error {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/api"
+	"coppice/agent/internal/fault"
 )
 
 // post sends fields as JSON.
@@ -230,4 +231,30 @@ func TestChownChangesATreeAndNoTargetOfASymlink(t *testing.T) {
 	expectOwner(t, dir+"/outside", 0, 0, 0o600)
 	expect(t, post(t, routes, "/files/chown", map[string]any{"path": dir + "/d"}), 400, "user: is missing")
 	expect(t, post(t, routes, "/files/chown", map[string]any{"path": dir + "/d", "user": "x"}), 400, "user: ")
+}
+
+func TestARepeatedChangeOfATreeLeavesOutFilesThatAreDone(t *testing.T) {
+	dir := t.TempDir()
+	routes := newUserRoutes(t, "")
+	fill(t, dir, "d/", "d/done", "d/open")
+	must(t, os.Chmod(dir+"/d/done", 0o640), os.Chown(dir+"/d/done", 1000, 1001))
+	var before, after unix.Stat_t
+	must(t, unix.Stat(dir+"/d/done", &before))
+	mode := map[string]any{"path": dir + "/d", "mode": "640", "recursive": true}
+	expect(t, post(t, routes, "/files/chmod", mode), 200, "")
+	owner := map[string]any{"path": dir + "/d", "user": "app", "recursive": true}
+	expect(t, post(t, routes, "/files/chown", owner), 200, "")
+	must(t, unix.Stat(dir+"/d/done", &after))
+	if before.Ctim != after.Ctim {
+		t.Error("changed again")
+	}
+	expectOwner(t, dir+"/d/open", 1000, 1001, 0o640)
+}
+
+func TestAFileThatIsGoneAfterItsChangeIsNoRefusal(t *testing.T) {
+	answer := httptest.NewRecorder()
+	err := New(nil, "/").answerChanged(answer, t.TempDir()+"/gone")
+	if known := fault.From(err); known.Code != fault.FileError || !strings.Contains(known.Message, "the change was made") {
+		t.Error(err)
+	}
 }

@@ -29,6 +29,24 @@ func (s *Service) Stat(w http.ResponseWriter, r *http.Request) error {
 	return s.answerEntry(w, asked)
 }
 
+// answerChanged sends the entry at a path that was changed.
+func (s *Service) answerChanged(w http.ResponseWriter, changed string) error {
+	return afterChange(s.answerEntry(w, changed))
+}
+
+// afterChange gives an error after the first step of a change another code than that of a missing file, which means that
+// nothing was changed: control logs no such change. Another process may remove a file at any time.
+func afterChange(err error) error {
+	if err == nil {
+		return nil
+	}
+	known := fault.From(err)
+	if known.Code != fault.FileNotFound {
+		return err
+	}
+	return fault.New(fault.FileError, "the change was made, at least in part, but a file of it is gone by now: %s", known.Message)
+}
+
 // answerEntry sends the entry at a path as the whole answer.
 func (s *Service) answerEntry(w http.ResponseWriter, asked string) error {
 	info, err := os.Lstat(asked)

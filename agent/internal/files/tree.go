@@ -58,7 +58,8 @@ func (w *walk) below(directory *os.File, relative string, depth int) error {
 				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		// The kernel says ENOENT for a directory that is gone.
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ENOENT) {
 			return nil
 		}
 		if err != nil {

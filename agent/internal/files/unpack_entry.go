@@ -24,16 +24,12 @@ type fileEntry struct {
 	modified time.Time
 }
 
-// writeFile replaces a file of that name as an upload does.
+// writeFile replaces a file of that name as an upload does, and a symlink itself, as tar does.
 func (u *unpacking) writeFile(ctx context.Context, entry *fileEntry, target *place) error {
-	wanted := &upload{path: entry.name, owner: u.owner, mode: int(entry.mode)}
+	wanted := &upload{path: entry.name, owner: u.owner, mode: int(entry.mode), modified: entry.modified, replacesLinks: true}
 	size, err := wanted.write(ctx, target, entry.content)
-	if err != nil {
-		return err
-	}
 	u.Size += size
-	times := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Sec: entry.modified.Unix(), Nsec: int64(entry.modified.Nanosecond())}}
-	return unix.UtimesNanoAt(int(target.directory.Fd()), target.name, times, unix.AT_SYMLINK_NOFOLLOW)
+	return err
 }
 
 // openDirectory opens a directory beneath the top, and creates it if it is missing.

@@ -129,12 +129,20 @@ func (w *watch) report(e *kernelEvent, full string) error {
 
 // reportNew also reports what a new directory of a recursive watch has by the time that it is watched.
 func (w *watch) reportNew(full string, isDirectory bool) error {
-	if err := w.lines.send(event{Type: eventCreated, Path: full, Directory: isDirectory}); err != nil || !isDirectory || !w.recursive {
+	if err := w.lines.send(event{Type: eventCreated, Path: full, Directory: isDirectory}); err != nil || !isDirectory {
 		return err
+	}
+	return w.follow(full, w.lines.send)
+}
+
+// follow watches a directory that came to a path, and all below it, of a recursive watch.
+func (w *watch) follow(full string, found func(event) error) error {
+	if !w.recursive {
+		return nil
 	}
 	_, err := w.add(full, changesIn|unix.IN_DONT_FOLLOW)
 	if err == nil {
-		err = w.addBelow(full, w.lines.send)
+		err = w.addBelow(full, found)
 	}
 	return w.admitLoss(full, err)
 }
@@ -146,7 +154,26 @@ func (w *watch) pair(to string) error {
 	if from.isDirectory {
 		w.rename(from.path, to)
 	}
-	return w.lines.send(event{Type: eventRenamed, Path: to, From: from.path, Directory: from.isDirectory})
+	err := w.lines.send(event{Type: eventRenamed, Path: to, From: from.path, Directory: from.isDirectory})
+	if err != nil || !from.isDirectory {
+		return err
+	}
+	return w.follow(to, w.reportUnseen())
+}
+
+// reportUnseen returns a function that reports what is in directories that were not watched. A directory that was renamed
+// right after its creation was gone from its first path by the time that it should have been watched there.
+func (w *watch) reportUnseen() func(event) error {
+	watched := map[string]bool{}
+	for _, known := range w.paths {
+		watched[known] = true
+	}
+	return func(e event) error {
+		if watched[path.Dir(e.Path)] {
+			return nil
+		}
+		return w.lines.send(e)
+	}
 }
 
 // settle reports the first half of a rename whose second half is outside of the tree.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -123,6 +124,32 @@ func TestARecursiveWatchFollowsNewAndRenamedDirectories(t *testing.T) {
 	w.until(event{Type: "renamed", Path: dir + "/n/d", From: dir + "/d", Directory: true})
 	fill(t, dir, "n/d/e/g")
 	w.until(event{Type: "created", Path: dir + "/n/d/e/g"})
+}
+
+func TestADirectoryThatIsRenamedRightAfterItsCreationIsWatched(t *testing.T) {
+	dir := t.TempDir()
+	w, err := openWatch(context.Background(), dir, true)
+	must(t, err)
+	defer closeLogged(w.queue)
+	answer := httptest.NewRecorder()
+	w.lines = &lineWriter{encoder: json.NewEncoder(answer), writer: answer, control: http.NewResponseController(answer)}
+	fill(t, dir, "new/", "new/inner/", "new/f")
+	must(t, os.Rename(dir+"/new", dir+"/to"))
+	buffer := make([]byte, watchBuffer)
+	if _, err := w.step(buffer); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(answer.Body.String(), `"created","path":"`+dir+`/to/f"`) {
+		t.Fatal(answer.Body)
+	}
+	answer.Body.Reset()
+	fill(t, dir, "to/inner/late")
+	if _, err := w.step(buffer); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(answer.Body.String(), `"created","path":"`+dir+`/to/inner/late"`) {
+		t.Fatal(answer.Body)
+	}
 }
 
 func TestADirectoryThatLeavesTheTreeIsNoLongerWatched(t *testing.T) {

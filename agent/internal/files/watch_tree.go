@@ -90,9 +90,6 @@ func (w *watch) explain(err error) error {
 
 // add returns the id of the watch of a directory. The kernel returns the same id again for the same directory.
 func (w *watch) add(directory string, mask uint32) (int32, error) {
-	if len(w.paths) >= maxWatchedDirectories {
-		return 0, errTooManyDirectories
-	}
 	var id int
 	var failure error
 	err := w.raw.Control(func(fd uintptr) {
@@ -101,8 +98,17 @@ func (w *watch) add(directory string, mask uint32) (int32, error) {
 	if err := errors.Join(err, failure); err != nil {
 		return 0, err
 	}
+	if _, isKnown := w.paths[int32(id)]; !isKnown && len(w.paths) >= maxWatchedDirectories {
+		w.drop(int32(id))
+		return 0, errTooManyDirectories
+	}
 	w.paths[int32(id)] = directory
 	return int32(id), nil
+}
+
+// drop ends the watch of a directory. The kernel may have removed it already.
+func (w *watch) drop(id int32) {
+	_ = w.raw.Control(func(fd uintptr) { _, _ = unix.InotifyRmWatch(int(fd), uint32(id)) })
 }
 
 // addBelow watches all directories below one, of a recursive watch, and reports everything that is there by then. Other
@@ -161,8 +167,7 @@ func (w *watch) forget(directory string) {
 	for id, known := range w.paths {
 		if known == directory || strings.HasPrefix(known, directory+"/") {
 			delete(w.paths, id)
-			// The kernel may have removed it already.
-			_ = w.raw.Control(func(fd uintptr) { _, _ = unix.InotifyRmWatch(int(fd), uint32(id)) })
+			w.drop(id)
 		}
 	}
 }

@@ -94,7 +94,7 @@ export const AUDIT_EVENTS = {
   }),
   'file.upload': z.object({
     path: Path,
-    size: Size.nullable().describe('null for an archive that was not unpacked completely.'),
+    size: Size.nullable().describe('null for an upload that is not complete.'),
     archive: Archive,
     entries: z.int().nullable().optional().describe('Of an archive; null as for `size`.'),
     complete: Complete,

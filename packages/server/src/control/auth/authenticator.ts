@@ -20,7 +20,11 @@ interface Principal extends Owner {
 export type Credential =
   | { authorization: string | undefined }
   | { ticket: string; sandboxId: string }
-  | { link: string };
+  | {
+      link: string;
+      /** Whether this service has given the link. It may have expired, or its key may be revoked. */
+      isSigned: boolean;
+    };
 
 export type Authenticate = (credential: Credential) => Promise<Principal>;
 

@@ -53,6 +53,11 @@ export class FileLinks {
     return { token, expiresAt };
   }
 
+  /** Whether this service has given the link, which may have expired. */
+  isSigned(token: string): boolean {
+    return this.#signer.verify(token) !== undefined;
+  }
+
   /** Throws `unauthorized` for a link that this service has not given, or that has expired. */
   open(token: string): LinkedFile {
     const payload = this.#signer.verify(token);

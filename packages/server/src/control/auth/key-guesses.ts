@@ -6,7 +6,8 @@
  *   else: address failed too often ──► 429; otherwise ──► looked up ──► wrong: counted
  *
  * Many callers may share an address, for example behind a proxy. So a key that was valid within the last hour is never
- * refused because of other callers. It is still looked up, as it may be revoked by now.
+ * refused because of other callers. It is still looked up, as it may be revoked by now. A link to a file that this
+ * service has signed is never a guess: its holders did not choose when it ends.
  */
 import { createHash } from 'node:crypto';
 import { AppError } from '@coppice/contract';
@@ -33,7 +34,7 @@ export class KeyGuesses {
   /** Runs `authenticate`. Throws `rate_limited` instead if the address has failed too often. */
   async check<T>(address: string, credential: Credential, authenticate: () => Promise<T>): Promise<T> {
     const shown = textOf(credential);
-    // A request without a credential is no guess.
+    // A request without a credential is no guess, nor is a signed link.
     if (shown === undefined) return authenticate();
     const digest = createHash('sha256').update(shown).digest('base64');
     const block = toAddressBlock(address);
@@ -65,5 +66,6 @@ export class KeyGuesses {
 
 function textOf(credential: Credential): string | undefined {
   if ('ticket' in credential) return credential.ticket;
-  return 'link' in credential ? credential.link : credential.authorization;
+  if ('link' in credential) return credential.isSigned ? undefined : credential.link;
+  return credential.authorization;
 }

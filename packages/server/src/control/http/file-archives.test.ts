@@ -44,7 +44,8 @@ test('an archive is read as it is, cannot be rendered as a page, and is logged',
     const response = await harness.fetch('GET', `${path}?path=/d&format=${format}`);
     assert.equal(response.status, 200);
     assert.equal(response.headers.get('content-type'), type);
-    assert.equal(response.headers.get('content-disposition'), 'attachment');
+    const name = `attachment; filename*=UTF-8''d.${format}`;
+    assert.equal(response.headers.get('content-disposition'), name);
     assert.equal(response.headers.get('content-security-policy'), "default-src 'none'; sandbox");
     assert.ok(Buffer.from(await response.arrayBuffer()).equals(content));
     const data = { path: '/d', size: null, archive: format };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { AccountClient } from '../testing/requests/account-client.ts';
-import { INVITATION, startHarness, type ControlHarness } from '../testing/control-harness.ts';
+import { INVITATION, startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 
 let harness: ControlHarness;
 let owner: AccountClient;
@@ -41,7 +41,7 @@ test('a download link reads its file without a key, in ranges, as nothing that a
   assert.deepEqual([response.status, await response.text()], [200, '<script>alert(1)</script>']);
   for (const [name, value] of [
     ['content-type', 'application/octet-stream'],
-    ['content-disposition', 'attachment'],
+    ['content-disposition', "attachment; filename*=UTF-8''page.html"],
     ['x-content-type-options', 'nosniff'],
     ['content-security-policy', "default-src 'none'; sandbox"],
     ['cache-control', 'no-store'],
@@ -103,6 +103,40 @@ test('an expired or changed link is 401', async () => {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   assert.equal(status, 401);
+});
+
+test('only links that are not signed count as wrong keys of their address', { timeout: 20_000 }, async () => {
+  await using small = await startHarness({ wrongKeysPerMinute: 3 });
+  const { id: smallId } = await small.create();
+  small.runner.files.contents.set('/a', Buffer.from('a'));
+  const link = async (expires_in: number): Promise<string> => {
+    const body = { path: '/a', method: 'download', expires_in };
+    return (await small.call('POST', `/v1/runs/${smallId}/files/links`, { body })).body.url;
+  };
+  const [expired, valid] = [await link(1), await link(60)];
+  await waitFor('the end of the link', async () => (await fetchLink(expired)).status === 401);
+  for (let round = 0; round < 5; round += 1) assert.equal((await fetchLink(expired)).status, 401);
+  const forged = `${valid.slice(0, -2)}AA`;
+  for (const status of [401, 401, 401, 429]) assert.equal((await fetchLink(forged)).status, status);
+  assert.equal((await fetchLink(valid)).status, 200);
+});
+
+test('links take only so many of the requests of an organization', { timeout: 20_000 }, async () => {
+  const url = await createLink({ path: '/slow', method: 'upload' });
+  const leave = new AbortController();
+  const begun = () => harness.runner.files.uploads.filter(({ path }) => path === '/slow').length;
+  const open = Array.from({ length: 8 }, () => {
+    const body = new ReadableStream({ start: (stream) => stream.enqueue(Buffer.from('x')) });
+    return fetch(url, { method: 'PUT', body, duplex: 'half', signal: leave.signal });
+  });
+  const ends = Promise.allSettled(open);
+  await waitFor('the uploads', () => begun() === 8);
+  const refused = await fetchLink(url, { method: 'PUT', body: 'x' });
+  assert.equal(refused.status, 429);
+  assert.match(await refused.text(), /8 transfers by links are open already, the limit is 8/);
+  leave.abort();
+  await ends;
+  await waitFor('room', async () => (await fetchLink(url, { method: 'PUT', body: 'x' })).status === 200);
 });
 
 test('pages of other origins may use a link', async () => {

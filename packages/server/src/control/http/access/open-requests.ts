@@ -1,10 +1,17 @@
 import { AppError } from '@coppice/contract';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 
+/**
+ * Open transfers by links of an organization. They also count as its requests, which the holder of one link must not
+ * use up.
+ */
+const MAX_LINKED = 8;
+
 /** Counts open requests: all of them, for the shutdown, and the expensive ones of each organization, to limit them. */
 export class OpenRequests {
   readonly #requests: Counter;
   readonly #streams: Counter;
+  readonly #linked = new Counter('transfers by links', () => MAX_LINKED);
   readonly #waiting = new Set<() => void>();
   #all = 0;
   readonly #draining = new AbortController();
@@ -46,6 +53,11 @@ export class OpenRequests {
   /** Like {@link limit}, for streams that cost little while idle: sessions, streamed commands, proxied requests. */
   stream<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
     return this.#streams.run(organizationId, task);
+  }
+
+  /** Runs a transfer by a link, which takes part in {@link limit}. Throws `rate_limited` when too many are open. */
+  transferByLink<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
+    return this.#linked.run(organizationId, task);
   }
 
   /** Begins the shutdown; waits until no request is open, or for `deadlineMs`. Returns whether none is open. */

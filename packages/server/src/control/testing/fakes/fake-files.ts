@@ -25,6 +25,8 @@ export class FakeFiles {
   readonly uploads: Upload[] = [];
   /** Called for each chunk of an upload; may throw the error to answer instead. */
   onUpload: () => void = () => undefined;
+  /** Overrides the path in the answers to uploads. */
+  answeredPath: string | undefined;
   /** Answers a download as an agent with odd behaviour would. Returns true if it did. */
   onDownload: (stream: ServerHttp2Stream, path: string) => boolean = () => false;
   /** Header `coppice-next` of lists. */
@@ -60,7 +62,7 @@ export class FakeFiles {
     upload.isBroken = false;
     upload.content = Buffer.concat(chunks);
     this.contents.set(path, upload.content);
-    answer(stream, 200, { path, size: upload.content.length });
+    answer(stream, 200, { path: this.answeredPath ?? path, size: upload.content.length });
   }
 
   download(stream: ServerHttp2Stream, path: string, range: string | undefined): void {

@@ -18,10 +18,10 @@ export function addChangeFileMode(app: App, { sandboxes, runner, audit, openRequ
       summary: 'Change the permissions of a file, or of all below a directory',
       description:
         'Follows a symlink at `path`, and none below it. Pipes, sockets and devices below it keep their permissions. The ' +
-        'change of a large tree stops after 45 s with `file_error`: repeat it to continue.',
+        'change of a large tree stops after 45 s with `file_error`. Repeat it to continue: it passes over files that have the mode.',
       params: SandboxParams,
       body: ChangeFileMode,
-      response: answers(200, FileDetails, [400, 401, 404, 409, 413, 429, 502, 503, 504]),
+      response: answers(200, FileDetails, [400, 401, 404, 409, 413, 429, 502, 503, 504, 507]),
     },
     handler: async ({ organizationId, reach, params, body }) => {
       const driver = await sandboxes.getDriver(reach, params.id);

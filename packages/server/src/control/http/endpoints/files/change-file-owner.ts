@@ -17,11 +17,11 @@ export function addChangeFileOwner(app: App, { sandboxes, runner, audit, openReq
       operationId: 'changeFileOwner',
       summary: 'Change the owner of a file, or of all below a directory',
       description:
-        'Follows a symlink at `path`, and none below it. The kernel drops the set-id bits of files. The ' +
-        'change of a large tree stops after 45 s with `file_error`: repeat it to continue.',
+        'Follows a symlink at `path`, and none below it. The kernel drops the set-id bits of changed files. The ' +
+        'change of a large tree stops after 45 s with `file_error`. Repeat it to continue: it passes over files that have the owner.',
       params: SandboxParams,
       body: ChangeFileOwner,
-      response: answers(200, FileDetails, [400, 401, 404, 409, 413, 429, 502, 503, 504]),
+      response: answers(200, FileDetails, [400, 401, 404, 409, 413, 429, 502, 503, 504, 507]),
     },
     handler: async ({ organizationId, reach, params, body }) => {
       const driver = await sandboxes.getDriver(reach, params.id);

@@ -6,7 +6,7 @@ import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
-import { logContent, SAFE_HEADERS, whole } from '../../answers/guest-content.ts';
+import { buildSafeHeaders, logContent, whole } from '../../answers/guest-content.ts';
 import { sendBody } from '../../answers/send-body.ts';
 
 const TYPES = { tar: 'application/x-tar', 'tar.gz': 'application/gzip' } as const;
@@ -41,7 +41,7 @@ export function addDownloadArchive(
         const answer = await runner.files.openArchive(params.id, { path, format });
         const data = { path, size: null, archive: format };
         await logContent(answer, () => audit.append(params.id, { event: 'file.download', data }));
-        const headers = { ...SAFE_HEADERS, 'content-type': TYPES[format] };
+        const headers = { ...buildSafeHeaders(path, `.${format}`), 'content-type': TYPES[format] };
         const body = { status: 200, headers, stallMs: limits.transferStallMs };
         await sendBody(reply, body, (raw) => pipeline(answer.stream, whole(answer, null), raw));
       };

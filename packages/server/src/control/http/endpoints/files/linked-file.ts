@@ -12,6 +12,8 @@ import { receiveUpload, type UploadParts } from './receive-upload.ts';
 import { serveDownload } from './serve-download.ts';
 
 const URL = `${FILE_LINK_PREFIX}:token`;
+/** Shorter than with an API key: few transfers by links may be open. */
+const LINKED_UPLOAD_DEADLINE_MS = 3_600_000;
 const Params = z.strictObject({ token: z.string() });
 
 type Parts = UploadParts &
@@ -28,7 +30,9 @@ export function addLinkedFile(app: App, parts: Parts): void {
       schema: { hide: true, params: Params },
       handler: async (request, reply) => {
         const { sandboxId: id, path } = open(request.params.token, 'download', parts);
-        return serveDownload({ request, reply }, { id, path }, parts);
+        return parts.openRequests.transferByLink(request.organizationId, () =>
+          serveDownload({ request, reply }, { id, path }, parts),
+        );
       },
     });
     scope.route({
@@ -40,7 +44,10 @@ export function addLinkedFile(app: App, parts: Parts): void {
         const { sandboxId: id, path } = open(request.params.token, 'upload', parts);
         if (request.keyScope !== 'full')
           throw new AppError('forbidden', 'the API key that requested the link has the scope "read"');
-        return receiveUpload(request, { id, path }, parts);
+        const upload = { id, path, deadlineMs: LINKED_UPLOAD_DEADLINE_MS };
+        return parts.openRequests.transferByLink(request.organizationId, () =>
+          receiveUpload(request, upload, parts),
+        );
       },
       onError: async (request) => cutOff(request),
     });

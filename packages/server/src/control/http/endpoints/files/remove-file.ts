@@ -21,7 +21,7 @@ export function addRemoveFile(app: App, { sandboxes, runner, audit, openRequests
         'repeat it to continue.',
       params: SandboxParams,
       querystring: RemoveFileQuery,
-      response: answers(204, NOTHING, [400, 401, 404, 409, 429, 502, 503, 504]),
+      response: answers(204, NOTHING, [400, 401, 404, 409, 429, 502, 503, 504, 507]),
     },
     handler: async ({ organizationId, reach, params, query }, reply) => {
       const driver = await sandboxes.getDriver(reach, params.id);

@@ -6,7 +6,7 @@ import type { AuditNote } from '../../../audit/audit-chain.ts';
 import type { RunnerAnswer } from '../../../placement/runner-connection.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
-import { logContent, SAFE_HEADERS, whole } from '../../answers/guest-content.ts';
+import { buildSafeHeaders, logContent, whole } from '../../answers/guest-content.ts';
 import { beginRawAnswer } from '../../answers/raw-answer.ts';
 import { sendBody } from '../../answers/send-body.ts';
 
@@ -25,7 +25,7 @@ export async function serveDownload(
   const download = { path, ...(range === undefined ? {} : { range }) };
   const send = async (): Promise<void> => {
     const answer = await runner.downloadFile(id, download);
-    const head = buildHead(answer);
+    const head = buildHead(answer, path);
     if (request.method === 'HEAD') return sendHead(reply, answer, head);
     await logContent(answer, () => audit.append(id, buildNote(path, head)));
     const body = { status: answer.status, headers: head.headers, stallMs: limits.transferStallMs };
@@ -59,10 +59,11 @@ interface Head {
 }
 
 /** The guest chooses these headers, so only valid ones are passed on. Throws `guest_unreachable` for others. */
-function buildHead({ status, headers, stream }: RunnerAnswer): Head {
+function buildHead({ status, headers, stream }: RunnerAnswer, path: string): Head {
+  const safe = buildSafeHeaders(path);
   const length = headers['content-length'];
   const range = headers['content-range'];
-  if (status === 200 && length === undefined) return { headers: SAFE_HEADERS, sizeBytes: null };
+  if (status === 200 && length === undefined) return { headers: safe, sizeBytes: null };
   const isRangeRight = status === 206 ? /^bytes \d+-\d+\/\d+$/.test(String(range)) : status === 200;
   if (length === undefined || !/^\d{1,15}$/.test(length) || !isRangeRight) {
     stream.close(http2.constants.NGHTTP2_CANCEL);
@@ -70,7 +71,7 @@ function buildHead({ status, headers, stream }: RunnerAnswer): Head {
   }
   return {
     headers: {
-      ...SAFE_HEADERS,
+      ...safe,
       'content-length': length,
       'accept-ranges': 'bytes',
       ...(status === 206 ? { 'content-range': String(range) } : {}),
