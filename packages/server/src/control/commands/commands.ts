@@ -169,7 +169,9 @@ export class Commands {
     const record = await this.get(address);
     if (record.state !== 'running') return record;
     const driver = await this.#parts.sandboxes.getDriver(reach, sandboxId);
-    await driver.use(() => this.#ended(sandboxId, id, signal), { mayWake });
+    // A sandbox that is being destroyed is not used any more; it ends its commands in a moment.
+    if (driver.live.operations.current === 'destroying') await this.#ended(sandboxId, id, signal);
+    else await driver.use(() => this.#ended(sandboxId, id, signal), { mayWake });
     return this.get(address);
   }
 

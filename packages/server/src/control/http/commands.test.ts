@@ -249,6 +249,23 @@ test('commands of a sandbox that has ended are lost, and still listed', async ()
   assert.equal((await harness.call('GET', path(command, '/output'))).status, 409);
 });
 
+test('a wait that begins while the sandbox is destroyed ends with it', async () => {
+  const { id: command } = await start({ command: 'x' });
+  const gate = Promise.withResolvers<void>();
+  harness.runner.onDelete = () => gate.promise;
+  const destroying = harness.call('DELETE', `/v1/runs/${id}`);
+  await waitFor(
+    'the destroy',
+    async () => (await harness.call('GET', `/v1/runs/${id}`)).body.operation === 'destroying',
+  );
+  const waiting = harness.call('GET', path(command, '/wait?timeout=60'));
+  await harness.call('GET', path(command));
+  gate.resolve();
+  harness.runner.onDelete = () => undefined;
+  assert.equal((await waiting).body.state, 'lost');
+  assert.equal((await destroying).status, 200);
+});
+
 test('bad input names the field', async () => {
   for (const [body, field] of [
     [{}, 'command'],
