@@ -172,7 +172,8 @@ const REFUSED: [body: object, message: RegExp][] = [
   [{ env: { 'A=B': '1' } }, /^env\.A=B: a variable name is/u],
   [{ env: { A: 1 } }, /^env\.A: must be a string/u],
   [{ env: { A: 'x\0' } }, /^env\.A: must not contain a NUL/u],
-  [{ env: { A: 'x'.repeat(32 << 10) } }, /^env: must have at most 32768 bytes in names and values together/u],
+  [{ env: { A: 'x'.repeat(32 << 10) } }, /^env: must have at most 32768 bytes as JSON/u],
+  [{ env: { A: '\u0001'.repeat(6000) } }, /^env: must have at most 32768 bytes as JSON/u],
   [
     { env: Object.fromEntries(Array.from({ length: 257 }, (_, index) => [`V${index}`, ''])) },
     /^env: must have at most 256 entries/u,
@@ -195,11 +196,11 @@ test('invalid variables and directories are refused with the remedy, at create a
 });
 
 test('a request whose variables are too large together with those of the sandbox is refused', async () => {
-  const { id } = await harness.create({ env: { A: '\u0001'.repeat(32_000) } });
+  const { id } = await harness.create({ env: { A: '\u0001'.repeat(5000) } });
   const env = { B: '\u0001'.repeat(130_000) };
   const answer = await call('POST', `/v1/runs/${id}/exec`, { command: 'x', env, stdin: 'y'.repeat(1000) });
   assert.deepEqual([answer.status, answer.body.error?.message?.slice(0, 40)], [200, undefined]);
-  const more = { ...env, C: '\u0001'.repeat(30_000) };
+  const more = { ...env, C: '\u0001'.repeat(40_000) };
   const refused = await call('POST', `/v1/runs/${id}/exec`, { command: 'x', env: more });
   assert.equal(refused.status, 400);
   assert.match(refused.body.error.message, /^env: too large together with the env of the sandbox/u);
