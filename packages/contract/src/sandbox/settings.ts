@@ -25,7 +25,7 @@ export const Labels = z
     error: `must have at most ${MAX_LABELS} entries`,
   });
 
-/** Name of a sandbox. No other sandbox of the organization has it until this one ends. */
+/** Name of a sandbox. No other sandbox of the team has it until this one ends. */
 export const SandboxName = boundedText(1, MAX_NAME_LENGTH * MAX_CHARACTER_BYTES)
   .refine((text) => Array.from(text).length <= MAX_NAME_LENGTH, {
     error: `must be at most ${MAX_NAME_LENGTH} characters`,

@@ -193,7 +193,7 @@ async function named<T>(name: string | null | undefined, write: () => Promise<T>
     return await write();
   } catch (error) {
     if (!isTaken(error, 'sandboxes_by_name')) throw error;
-    const message = `name: a sandbox of the organization is called ${JSON.stringify(name)}; choose another name, or destroy that sandbox`;
+    const message = `name: a sandbox of the team is called ${JSON.stringify(name)}; choose another name, or destroy that sandbox`;
     throw new AppError('already_exists', message);
   }
 }

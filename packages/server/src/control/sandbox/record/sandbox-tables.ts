@@ -21,7 +21,7 @@ export interface SandboxTable {
     StatusReason | null | undefined,
     StateChange['status_reason']
   >;
-  /** Unique among the sandboxes of the organization that have not ended. */
+  /** Unique among the sandboxes of the team that have not ended. */
   name: Generated<string | null>;
   image: string;
   region: string;
