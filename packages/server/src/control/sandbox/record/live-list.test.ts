@@ -32,8 +32,9 @@ function vary(row: SandboxRow, index: number, teamIds: readonly string[]): Sandb
   };
 }
 
-function toInsert({ labels, has_env: _, ...row }: SandboxRow) {
-  return { ...row, labels: JSON.stringify(labels) };
+function toInsert(row: SandboxRow) {
+  const { labels, has_env: _, ...columns } = row;
+  return { ...columns, labels: JSON.stringify(labels) };
 }
 
 test('memory answers every list of live sandboxes as SQL does', async () => {
