@@ -119,13 +119,14 @@ export class SnapshotStore {
     return query.execute();
   }
 
-  /** Sums the bytes of the snapshots that are ready. */
-  async sumBytes(organizationId: string): Promise<number> {
+  /** Sums the bytes of the snapshots that callers see: those that are ready and have not expired by `now`. */
+  async sumBytes(organizationId: string, now: number): Promise<number> {
     const { bytes } = await this.#db
       .selectFrom('snapshots')
       .select(sql<string>`coalesce(sum(size_bytes), 0)::text`.as('bytes'))
       .where('organization_id', '=', organizationId)
       .where('status', '=', 'ready')
+      .where((where) => where.or([where('expires_at', 'is', null), where('expires_at', '>', now)]))
       .executeTakeFirstOrThrow();
     return Number(bytes);
   }

@@ -194,7 +194,7 @@ export class Snapshots {
 
   async #checkQuota(organizationId: string, neededBytes: number): Promise<void> {
     const limit = this.#parts.limitsOf(organizationId).snapshotBytes;
-    const used = await this.#store.sumBytes(organizationId);
+    const used = await this.#store.sumBytes(organizationId, this.#parts.clock.wallMs());
     if (used + neededBytes <= limit && used < limit) return;
     const needed = neededBytes === 0 ? '' : `, ${neededBytes} more are needed`;
     throw new AppError(
