@@ -85,6 +85,10 @@ test('relative paths of files start in the directory of the sandbox', async () =
   assert.equal(upload.body.path, '/srv/a/b');
   assert.equal((await harness.fetch('GET', `${files}/download?path=a/b`)).status, 200);
   assert.equal((await harness.fetch('GET', `${files}/download?path=/srv/a/b`)).status, 200);
+  const link = await call('POST', `${files}/links`, { path: 'a/b', method: 'download' });
+  await call('PATCH', `/v1/runs/${id}`, { cwd: '/opt' });
+  assert.equal((await harness.fetch('GET', `${files}/download?path=a/b`)).status, 404);
+  assert.equal(await (await fetch(link.body.url)).text(), 'content');
   assert.equal(
     (await call('POST', `/v1/runs/${(await harness.create()).id}/files/upload?path=a`)).body.path,
     'a',
@@ -151,6 +155,8 @@ test('values are in no answer, log line, audit entry or row, and are forgotten w
   const { id } = created.body;
   const repeated = await harness.call('POST', '/v1/runs', { body, headers: key });
   assert.equal(repeated.body.id, id);
+  const turned = { ...body, env: Object.fromEntries(Object.entries(ENV).toReversed()) };
+  assert.equal((await harness.call('POST', '/v1/runs', { body: turned, headers: key })).body.id, id);
   const other = { ...body, env: { ...ENV, TOKEN: 'another' } };
   assert.equal((await harness.call('POST', '/v1/runs', { body: other, headers: key })).status, 422);
   await call('POST', `/v1/runs/${id}/snapshot`);
@@ -179,6 +185,9 @@ const REFUSED: [body: object, message: RegExp][] = [
     /^env: must have at most 256 entries/u,
   ],
   [{ env: ['A=b'] }, /^env: must be an object of strings/u],
+  [JSON.parse('{"env":{"__proto__":"x"}}'), /^env\.__proto__: /u],
+  [JSON.parse('{"env":{"__proto__":{"A":"x"}}}'), /^env\.__proto__: /u],
+  [JSON.parse('{"labels":{"__proto__":"x"}}'), /^labels\.__proto__: /u],
   [{ cwd: 'srv' }, /^cwd: must be an absolute path/u],
   [{ cwd: '' }, /^cwd: must not be empty/u],
 ];
