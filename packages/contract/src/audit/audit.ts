@@ -19,7 +19,9 @@ const Usage = { cpu_ms: z.number(), mem_peak_bytes: z.number(), uptime_ms: z.num
 const Command = z
   .string()
   .describe('Verbatim: everything that the caller writes into a command is recorded.');
-const Path = z.string().describe('As in the request.');
+const Path = z
+  .string()
+  .describe('As in the request; a relative path is appended to the cwd of the sandbox, if it has one.');
 const Policy = z.object({
   policy: z.string().describe('The profile that the policy was built from, else `unrestricted` or `rules`.'),
   default: z.enum(['allow', 'deny']).describe('The verdict for destinations that no rule matches.'),

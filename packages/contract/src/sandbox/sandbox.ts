@@ -63,7 +63,7 @@ export const CreateSandboxRequest = z
     ),
     ...SandboxShape.shape,
     name: SandboxName.optional().describe(
-      'Chosen by the caller. No other sandbox of the organization may have it until this one ends.',
+      'Chosen by the caller. No other sandbox of the team may have it until this one ends.',
     ),
     timeout: IdleTimeout.default(DEFAULT_IDLE_TIMEOUT_S),
     max_lifetime: Lifetime.optional(),
@@ -187,7 +187,9 @@ const StatusFilter = z.enum(SANDBOX_STATES, { error: `must be one of ${SANDBOX_S
 export const ListSandboxesQuery = z.strictObject({
   limit: boundedIntText(1, 500, 100),
   cursor: z.string().max(256).optional(),
-  name: SandboxName.optional().describe('Only sandboxes with this name: one at most that has not ended.'),
+  name: SandboxName.optional().describe(
+    'Only sandboxes with this name: of each team, one at most that has not ended.',
+  ),
   label: z.union([LabelFilter.transform((one) => [one]), z.array(LabelFilter).max(8)]).optional(),
   status: z.union([StatusFilter.transform((one) => [one]), z.array(StatusFilter).max(8)]).optional(),
   team: boundedText(1, 128).optional().describe('Only sandboxes of this team; id or name of the team.'),

@@ -25,7 +25,7 @@ export const Labels = z
     error: `must have at most ${MAX_LABELS} entries`,
   });
 
-/** Name of a sandbox. No other sandbox of the organization has it until this one ends. */
+/** Name of a sandbox. No other sandbox of the team has it until this one ends. */
 export const SandboxName = boundedText(1, MAX_NAME_LENGTH * MAX_CHARACTER_BYTES)
   .refine((text) => Array.from(text).length <= MAX_NAME_LENGTH, {
     error: `must be at most ${MAX_NAME_LENGTH} characters`,
@@ -58,8 +58,9 @@ export const AutoHibernate = z
 export const SandboxEnv = Env.refine((env) => Object.keys(env).length <= MAX_VARIABLES, {
   error: `must have at most ${MAX_VARIABLES} entries`,
 })
-  .refine((env) => utf8Length(Object.entries(env).flat().join('')) <= MAX_ENV_BYTES, {
-    error: `must have at most ${MAX_ENV_BYTES} bytes in names and values together`,
+  // JSON is sealed and sent, and an escape takes six bytes for one.
+  .refine((env) => utf8Length(JSON.stringify(env)) <= MAX_ENV_BYTES, {
+    error: `must have at most ${MAX_ENV_BYTES} bytes as JSON`,
   })
   .describe(
     'Variables of commands, shells and terminals, above those of the image. Variables of credentials that the sandbox has ' +

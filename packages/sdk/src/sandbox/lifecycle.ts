@@ -22,7 +22,7 @@ export interface CreateOptions extends EgressOptions {
    */
   image?: string | undefined;
   /**
-   * Name of the sandbox, 1–64 characters. No other sandbox of the organization may have it until this one ends (code
+   * Name of the sandbox, 1–64 characters. No other sandbox of the team may have it until this one ends (code
    * `already_exists`). Default: none.
    */
   name?: string | undefined;

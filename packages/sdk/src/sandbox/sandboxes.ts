@@ -12,7 +12,7 @@ import { buildQuery } from '../transport/wire.ts';
 export interface ListOptions extends CallOptions {
   /** Lists only sandboxes in this state, or in one of these. Default: all that have not ended. */
   status?: SandboxStatus | SandboxStatus[] | undefined;
-  /** Lists only sandboxes with this name: one at most that has not ended. */
+  /** Lists only sandboxes with this name: of each team, one at most that has not ended. */
   name?: string | undefined;
   /** Lists only sandboxes that have all these labels. */
   labels?: Record<string, string> | undefined;

@@ -68,7 +68,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const egress = openEgress(base, audit);
   const { grants, notes, egressKeeper } = egress;
-  const environments = new Environments({ secrets, grants });
+  const environments = new Environments({ secrets, grants, store });
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
   const { watch, commandParts } = await openCommands(base, audit, stack);
   const common = { runner, store, clock };

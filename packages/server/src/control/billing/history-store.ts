@@ -3,6 +3,7 @@ import { costCents, formatImageReference, parseImageReference, type HistoryRecor
 import { sql, type RawBuilder } from 'kysely';
 import { isWithinSql, type Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
+import { ROW_COLUMNS } from '../sandbox/record/row-columns.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import { HAS_RUN } from './consumption/has-run.ts';
 
@@ -27,7 +28,7 @@ export async function listHistory(db: Database, filter: HistoryFilter): Promise<
   const { reach, statuses, labels, from, to, image, limit, after } = filter;
   let query = db
     .selectFrom('sandboxes')
-    .selectAll()
+    .select(ROW_COLUMNS)
     .where(isWithinSql(reach, 'sandboxes'))
     .where('ended_at', 'is not', null)
     .where(HAS_RUN)

@@ -85,6 +85,10 @@ test('relative paths of files start in the directory of the sandbox', async () =
   assert.equal(upload.body.path, '/srv/a/b');
   assert.equal((await harness.fetch('GET', `${files}/download?path=a/b`)).status, 200);
   assert.equal((await harness.fetch('GET', `${files}/download?path=/srv/a/b`)).status, 200);
+  const link = await call('POST', `${files}/links`, { path: 'a/b', method: 'download' });
+  await call('PATCH', `/v1/runs/${id}`, { cwd: '/opt' });
+  assert.equal((await harness.fetch('GET', `${files}/download?path=a/b`)).status, 404);
+  assert.equal(await (await fetch(link.body.url)).text(), 'content');
   assert.equal(
     (await call('POST', `/v1/runs/${(await harness.create()).id}/files/upload?path=a`)).body.path,
     'a',
@@ -151,6 +155,8 @@ test('values are in no answer, log line, audit entry or row, and are forgotten w
   const { id } = created.body;
   const repeated = await harness.call('POST', '/v1/runs', { body, headers: key });
   assert.equal(repeated.body.id, id);
+  const turned = { ...body, env: Object.fromEntries(Object.entries(ENV).toReversed()) };
+  assert.equal((await harness.call('POST', '/v1/runs', { body: turned, headers: key })).body.id, id);
   const other = { ...body, env: { ...ENV, TOKEN: 'another' } };
   assert.equal((await harness.call('POST', '/v1/runs', { body: other, headers: key })).status, 422);
   await call('POST', `/v1/runs/${id}/snapshot`);
@@ -172,12 +178,16 @@ const REFUSED: [body: object, message: RegExp][] = [
   [{ env: { 'A=B': '1' } }, /^env\.A=B: a variable name is/u],
   [{ env: { A: 1 } }, /^env\.A: must be a string/u],
   [{ env: { A: 'x\0' } }, /^env\.A: must not contain a NUL/u],
-  [{ env: { A: 'x'.repeat(32 << 10) } }, /^env: must have at most 32768 bytes in names and values together/u],
+  [{ env: { A: 'x'.repeat(32 << 10) } }, /^env: must have at most 32768 bytes as JSON/u],
+  [{ env: { A: '\u0001'.repeat(6000) } }, /^env: must have at most 32768 bytes as JSON/u],
   [
     { env: Object.fromEntries(Array.from({ length: 257 }, (_, index) => [`V${index}`, ''])) },
     /^env: must have at most 256 entries/u,
   ],
   [{ env: ['A=b'] }, /^env: must be an object of strings/u],
+  [JSON.parse('{"env":{"__proto__":"x"}}'), /^env\.__proto__: /u],
+  [JSON.parse('{"env":{"__proto__":{"A":"x"}}}'), /^env\.__proto__: /u],
+  [JSON.parse('{"labels":{"__proto__":"x"}}'), /^labels\.__proto__: /u],
   [{ cwd: 'srv' }, /^cwd: must be an absolute path/u],
   [{ cwd: '' }, /^cwd: must not be empty/u],
 ];
@@ -195,11 +205,11 @@ test('invalid variables and directories are refused with the remedy, at create a
 });
 
 test('a request whose variables are too large together with those of the sandbox is refused', async () => {
-  const { id } = await harness.create({ env: { A: '\u0001'.repeat(32_000) } });
+  const { id } = await harness.create({ env: { A: '\u0001'.repeat(5000) } });
   const env = { B: '\u0001'.repeat(130_000) };
   const answer = await call('POST', `/v1/runs/${id}/exec`, { command: 'x', env, stdin: 'y'.repeat(1000) });
   assert.deepEqual([answer.status, answer.body.error?.message?.slice(0, 40)], [200, undefined]);
-  const more = { ...env, C: '\u0001'.repeat(30_000) };
+  const more = { ...env, C: '\u0001'.repeat(40_000) };
   const refused = await call('POST', `/v1/runs/${id}/exec`, { command: 'x', env: more });
   assert.equal(refused.status, 400);
   assert.match(refused.body.error.message, /^env: too large together with the env of the sandbox/u);

@@ -1,4 +1,4 @@
-/** Names of sandboxes: one of an organization has a name until it ends. */
+/** Names of sandboxes: one of a team has a name until it ends. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { startHarness, type Answer, type ControlHarness } from '../testing/control-harness.ts';
@@ -18,7 +18,7 @@ const create = (body: object, apiKey?: string): Promise<Answer> =>
 
 function assertTaken({ status, body }: Answer, name: string): void {
   assert.deepEqual([status, body.error.code], [409, 'already_exists'], JSON.stringify(body));
-  assert.ok(body.error.message.startsWith(`name: a sandbox of the organization is called "${name}"`));
+  assert.ok(body.error.message.startsWith(`name: a sandbox of the team is called "${name}"`));
 }
 
 async function listNamed(name: string, query = ''): Promise<string[]> {

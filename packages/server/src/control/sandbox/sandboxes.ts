@@ -21,7 +21,7 @@ import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { SandboxRow } from './record/sandbox-tables.ts';
-import type { SnapshotRow } from '../snapshots/snapshot-tables.ts';
+import type { SnapshotRow, WholeSnapshotRow } from '../snapshots/snapshot-tables.ts';
 import type { Grant } from '../egress/grant.ts';
 import type { Grants } from '../egress/grants.ts';
 import { momentOf, type Clock } from '../time/clock.ts';
@@ -85,7 +85,7 @@ export interface ForkSandbox {
 export interface RestoreSandbox {
   /** From `newSandboxId()`. */
   id: string;
-  snapshot: SnapshotRow;
+  snapshot: WholeSnapshotRow;
   /** Team that will own the sandbox, in the snapshot's organization. */
   teamId: string;
   request: RestoreSandboxRequest;
@@ -135,8 +135,10 @@ export class Sandboxes {
     await this.#parts.credit.require(reach.organizationId);
     await using _ = await parent.copies.begin('fork');
     const ids = listChildIds(forkId, count);
+    const { environments } = this.#parts;
+    const variables = await environments.read(parent.row);
     const rows = ids.map((child) => {
-      const sealedEnv = this.#parts.environments.copy(parent.row, child);
+      const sealedEnv = environments.seal({ ...parent.row, id: child }, variables);
       return buildChildRow(this.#begin(child), parent.row, { forkId, sealedEnv });
     });
     const takeDisks = await this.#parts.disks.planChildren(parent.row, ids, disks);
@@ -159,9 +161,8 @@ export class Sandboxes {
     using _ = await this.#runner.admitVm(id, snapshot);
     const takeDisks = await this.#planRestoredDisk({ id, snapshot, teamId, request });
     const { environments } = this.#parts;
-    const { env } = request;
-    const sealedEnv =
-      env === undefined ? environments.copy(snapshot, id) : environments.seal({ ...snapshot, id }, env);
+    const env = request.env ?? environments.open(snapshot, snapshot.sealed_env);
+    const sealedEnv = environments.seal({ ...snapshot, id }, env);
     const asked = { request, network: egress.network, sealedEnv };
     const row = buildRestoredRow(this.#begin(id), { snapshot, teamId }, asked);
     const driver = await this.#drivers.insert(row, takeDisks);

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import type { SnapshotRecord } from '@coppice/contract';
 import { startHarness, waitFor, type Answer, type ControlHarness } from '../testing/control-harness.ts';
+import { SnapshotStore } from './snapshot-store.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -122,6 +123,18 @@ test('a snapshot is not deleted before a pending rollback to it is done, even ov
     [id],
   );
   await waitFor('its files to be removed', () => !isSaved(id));
+});
+
+test('a snapshot counts in the quota until it expires, even if its files are still there', async () => {
+  await save({ expires_in: 60 });
+  await using db = harness.openDatabase();
+  const { organization_id } = await db
+    .selectFrom('snapshots')
+    .select('organization_id')
+    .executeTakeFirstOrThrow();
+  const store = new SnapshotStore(db);
+  const now = await store.sumBytes(organization_id, Date.now());
+  assert.ok((await store.sumBytes(organization_id, Date.now() + 61_000)) < now);
 });
 
 test('a snapshot that expired while the service was down is deleted at the next start', async () => {

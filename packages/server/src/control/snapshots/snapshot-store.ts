@@ -2,7 +2,7 @@
 import { sql, type RawBuilder } from 'kysely';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
-import type { NewSnapshotRow, SnapshotRow } from './snapshot-tables.ts';
+import type { NewSnapshotRow, SnapshotRow, WholeSnapshotRow } from './snapshot-tables.ts';
 
 export interface SnapshotFilter {
   reach: Reach;
@@ -21,6 +21,31 @@ export interface SavedSnapshot {
   /** The version of the sandbox's disk, and its size; undefined without one. */
   disk?: { version: number; gb: number } | undefined;
 }
+
+/** Columns of {@link SnapshotRow}: a list of whole rows could have hundreds of megabytes. */
+const ROW_COLUMNS = [
+  'id',
+  'organization_id',
+  'status',
+  'run_id',
+  'name',
+  'image',
+  'vcpus',
+  'mem_mib',
+  'disk_mib',
+  'size_bytes',
+  'bound_to',
+  'created_at',
+  'expires_at',
+  'timeout_s',
+  'max_lifetime_s',
+  'labels',
+  'auto_hibernate',
+  'disk_id',
+  'disk_name',
+  'disk_version',
+  'disk_gb',
+] as const satisfies (keyof SnapshotRow)[];
 
 /** How many expired snapshots are deleted in a row, before other things are reconciled. */
 const MAX_EXPIRED = 100;
@@ -53,12 +78,22 @@ export class SnapshotStore {
       })
       .where('id', '=', id)
       .where('status', '=', 'creating')
-      .returningAll()
+      .returning(ROW_COLUMNS)
       .executeTakeFirst();
   }
 
   /** Finds a snapshot in any state. */
   find(reach: Reach, id: string): Promise<SnapshotRow | undefined> {
+    return this.#db
+      .selectFrom('snapshots')
+      .select(ROW_COLUMNS)
+      .where('id', '=', id)
+      .where(isOfReach(reach))
+      .executeTakeFirst();
+  }
+
+  /** Finds a snapshot in any state, with what a sandbox needs that is restored from it. */
+  findWhole(reach: Reach, id: string): Promise<WholeSnapshotRow | undefined> {
     return this.#db
       .selectFrom('snapshots')
       .selectAll()
@@ -71,7 +106,7 @@ export class SnapshotStore {
   list({ reach, runId, limit, now, after }: SnapshotFilter): Promise<SnapshotRow[]> {
     let query = this.#db
       .selectFrom('snapshots')
-      .selectAll()
+      .select(ROW_COLUMNS)
       .where(isOfReach(reach))
       .where('status', '=', 'ready')
       .where((where) => where.or([where('expires_at', 'is', null), where('expires_at', '>', now)]))
@@ -84,13 +119,14 @@ export class SnapshotStore {
     return query.execute();
   }
 
-  /** Sums the bytes of the snapshots that are ready. */
-  async sumBytes(organizationId: string): Promise<number> {
+  /** Sums the bytes of the snapshots that callers see: those that are ready and have not expired by `now`. */
+  async sumBytes(organizationId: string, now: number): Promise<number> {
     const { bytes } = await this.#db
       .selectFrom('snapshots')
       .select(sql<string>`coalesce(sum(size_bytes), 0)::text`.as('bytes'))
       .where('organization_id', '=', organizationId)
       .where('status', '=', 'ready')
+      .where((where) => where.or([where('expires_at', 'is', null), where('expires_at', '>', now)]))
       .executeTakeFirstOrThrow();
     return Number(bytes);
   }
@@ -116,7 +152,7 @@ export class SnapshotStore {
       .set(change)
       .where('id', '=', id)
       .where('status', '=', 'ready')
-      .returningAll()
+      .returning(ROW_COLUMNS)
       .executeTakeFirst();
   }
 

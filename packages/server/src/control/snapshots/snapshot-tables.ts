@@ -32,5 +32,7 @@ export interface SnapshotTable {
   disk_gb: Generated<number | null>;
 }
 
-export type SnapshotRow = Selectable<SnapshotTable>;
+/** Without what only sandboxes that are restored from it need. */
+export type SnapshotRow = Omit<Selectable<SnapshotTable>, 'network' | 'sealed_env' | 'cwd'>;
+export type WholeSnapshotRow = Selectable<SnapshotTable>;
 export type NewSnapshotRow = Insertable<SnapshotTable>;

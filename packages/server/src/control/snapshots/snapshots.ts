@@ -21,7 +21,7 @@ import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { LimitsOf } from '../limits/organization-limits.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
-import type { SnapshotRow } from './snapshot-tables.ts';
+import type { SnapshotRow, WholeSnapshotRow } from './snapshot-tables.ts';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import { takenBack } from '../placement/runner-error.ts';
 import type { Clock } from '../time/clock.ts';
@@ -72,7 +72,7 @@ export class Snapshots {
     return await this.#whileUnderWay(id, async () => {
       await this.#checkQuota(driver.row.organization_id, 0);
       const now = this.#parts.clock.wallMs();
-      const sealedEnv = this.#parts.environments.copy(driver.row, id);
+      const sealedEnv = await this.#copyEnvironment(driver.row, id);
       await this.#store.insert(buildSnapshotRow(id, driver.row, { request, now, sealedEnv }));
       try {
         await enterRecordStep('record.snapshot');
@@ -96,10 +96,10 @@ export class Snapshots {
    * Does work with a snapshot, which does not expire before the work is done. Throws `not_found` when there is no such
    * snapshot within reach.
    */
-  async use<T>(reach: Reach, id: string, work: (snapshot: SnapshotRow) => Promise<T>): Promise<T> {
+  async use<T>(reach: Reach, id: string, work: (snapshot: WholeSnapshotRow) => Promise<T>): Promise<T> {
     this.#uses.set(id, (this.#uses.get(id) ?? 0) + 1);
     try {
-      return await work(await this.#get(reach, id));
+      return await work(this.#check(id, await this.#store.findWhole(reach, id)));
     } finally {
       const others = (this.#uses.get(id) ?? 1) - 1;
       if (others === 0) this.#uses.delete(id);
@@ -162,10 +162,19 @@ export class Snapshots {
   }
 
   async #get(reach: Reach, id: string): Promise<SnapshotRow> {
-    const row = await this.#store.find(reach, id);
+    return this.#check(id, await this.#store.find(reach, id));
+  }
+
+  /** Throws `not_found` if callers do not see the snapshot. */
+  #check<T extends SnapshotRow>(id: string, row: T | undefined): T {
     const hasExpired = (row?.expires_at ?? Infinity) <= this.#parts.clock.wallMs();
     if (row?.status === 'ready' && !hasExpired) return row;
     throw new AppError('not_found', `there is no snapshot ${JSON.stringify(id.slice(0, 64))}`);
+  }
+
+  async #copyEnvironment(sandbox: Readonly<SandboxRow>, id: string): Promise<Buffer | null> {
+    const { environments } = this.#parts;
+    return environments.seal({ ...sandbox, id }, await environments.read(sandbox));
   }
 
   async #complete(sandbox: Readonly<SandboxRow>, capture: CaptureInfo): Promise<SnapshotRow> {
@@ -185,7 +194,7 @@ export class Snapshots {
 
   async #checkQuota(organizationId: string, neededBytes: number): Promise<void> {
     const limit = this.#parts.limitsOf(organizationId).snapshotBytes;
-    const used = await this.#store.sumBytes(organizationId);
+    const used = await this.#store.sumBytes(organizationId, this.#parts.clock.wallMs());
     if (used + neededBytes <= limit && used < limit) return;
     const needed = neededBytes === 0 ? '' : `, ${neededBytes} more are needed`;
     throw new AppError(

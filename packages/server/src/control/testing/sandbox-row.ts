@@ -10,7 +10,7 @@ export function buildSandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
     audit_key_id: null,
     audit_stored_at: null,
     network: null,
-    sealed_env: null,
+    has_env: false,
     cwd: null,
     team_id: 'team1',
     organization_id: 'org1',

@@ -5,6 +5,7 @@
  */
 import { sql, type QueryCreator, type RawBuilder } from 'kysely';
 import type { Database } from '../../db/database.ts';
+import { ROW_COLUMNS } from '../../sandbox/record/row-columns.ts';
 import type { SandboxRow, SandboxUpdate } from '../../sandbox/record/sandbox-tables.ts';
 import type { Tables } from '../../schema/tables.ts';
 import { HAS_RUN } from './has-run.ts';
@@ -29,7 +30,7 @@ export async function updateBilled(
   return billed.selectFrom('changed').selectAll().executeTakeFirst();
 }
 
-type Changed = Tables & { changed: Tables['sandboxes'] };
+type Changed = Tables & { changed: SandboxRow };
 
 function buildUpdate(creator: QueryCreator<Tables>, { id, status }: SandboxRow, change: SandboxUpdate) {
   return creator
@@ -37,7 +38,7 @@ function buildUpdate(creator: QueryCreator<Tables>, { id, status }: SandboxRow, 
     .set(change)
     .where('id', '=', id)
     .where('status', '=', status)
-    .returningAll();
+    .returning(ROW_COLUMNS);
 }
 
 function insertSegment(creator: QueryCreator<Changed>, stretch: Stretch = { startedAt: 0, endedAt: 0 }) {

@@ -13,6 +13,7 @@ import { Secret } from '../../../lib/secret.ts';
 import type { GrantHolder, Grants } from '../../egress/grants.ts';
 import type { SecretBox, SecretContext } from '../../secrets/secret-box.ts';
 import type { SandboxRow } from '../record/sandbox-tables.ts';
+import type { SandboxStore } from '../record/sandbox-store.ts';
 
 export type Variables = Readonly<Record<string, string>>;
 
@@ -25,13 +26,21 @@ export interface Place {
 /** Bytes of a head frame that are not of the request. */
 const HEAD_BYTES = 1024;
 
+export interface EnvironmentsParts {
+  secrets: SecretBox;
+  grants: Pick<Grants, 'listVariables'>;
+  store: Pick<SandboxStore, 'findSealedEnv'>;
+}
+
 export class Environments {
   readonly #secrets: SecretBox;
-  readonly #grants: Pick<Grants, 'listVariables'>;
+  readonly #grants: EnvironmentsParts['grants'];
+  readonly #store: EnvironmentsParts['store'];
 
-  constructor({ secrets, grants }: { secrets: SecretBox; grants: Pick<Grants, 'listVariables'> }) {
+  constructor({ secrets, grants, store }: EnvironmentsParts) {
     this.#secrets = secrets;
     this.#grants = grants;
+    this.#store = store;
   }
 
   /** Seals variables for a sandbox or a snapshot, which alone can open them. Null if there are none. */
@@ -40,17 +49,26 @@ export class Environments {
     return this.#secrets.seal(new Secret(JSON.stringify(variables)), bindEnvironment(holder));
   }
 
-  /** Seals the variables of a sandbox or a snapshot for another one. */
-  copy(from: GrantHolder & Pick<SandboxRow, 'sealed_env'>, id: string): Buffer | null {
-    return this.seal({ ...from, id }, this.#open(from));
+  /** Reads the variables of a sandbox. */
+  async read(sandbox: GrantHolder & Pick<SandboxRow, 'has_env'>): Promise<Variables> {
+    if (!sandbox.has_env) return {};
+    return this.open(sandbox, await this.#store.findSealedEnv(sandbox.id));
+  }
+
+  /** Opens variables that were sealed for a sandbox or a snapshot. */
+  open(holder: GrantHolder, sealed: Buffer | null): Variables {
+    if (sealed === null) return {};
+    const text = this.#secrets.open(sealed, bindEnvironment(holder)).reveal();
+    return JSON.parse(text) as Variables;
   }
 
   /** Returns the request with the directory and the variables of its process. */
   async fill<T extends Place>(sandbox: Readonly<SandboxRow>, request: T): Promise<T & Place> {
     const cwd = request.cwd ?? sandbox.cwd ?? undefined;
-    if (sandbox.sealed_env === null) return { ...request, cwd };
+    if (!sandbox.has_env) return { ...request, cwd };
     const hidden = await this.#grants.listVariables(sandbox);
-    const own = Object.entries(this.#open(sandbox)).filter(([name]) => !hidden.has(name));
+    const all = await this.read(sandbox);
+    const own = Object.entries(all).filter(([name]) => !hidden.has(name));
     const env = { ...Object.fromEntries(own), ...request.env };
     if (Buffer.byteLength(JSON.stringify({ ...request, env, stdin: '' })) > MAX_FRAME_BYTES - HEAD_BYTES)
       throw new AppError(
@@ -58,12 +76,6 @@ export class Environments {
         'env: too large together with the env of the sandbox; make it smaller',
       );
     return { ...request, cwd, env };
-  }
-
-  #open(holder: GrantHolder & Pick<SandboxRow, 'sealed_env'>): Variables {
-    if (holder.sealed_env === null) return {};
-    const text = this.#secrets.open(holder.sealed_env, bindEnvironment(holder)).reveal();
-    return JSON.parse(text) as Variables;
   }
 }
 

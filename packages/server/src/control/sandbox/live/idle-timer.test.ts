@@ -102,6 +102,20 @@ test('a given end expires at that time of the wall clock, even with open request
   );
 });
 
+test('an expiry that the clock took back comes again after a grace of 0', () => {
+  const { clock, timer, expiries } = setUp();
+  timer.restart({ timeoutMs: 0, endsAt: clock.wallMs() + 1000 });
+  clock.advance(1000);
+  assert.equal(expiries.length, 1);
+  clock.setWall(clock.wallMs() - 5000);
+  assert.equal(timer.expired, undefined);
+  timer.grace(0);
+  clock.advance(4999);
+  assert.equal(expiries.length, 1);
+  clock.advance(1);
+  assert.equal(expiries.length, 2);
+});
+
 test('of several ends the earliest expires, and a grace delays each', () => {
   const { clock } = setUp();
   const now = clock.wallMs();

@@ -216,8 +216,8 @@ export class LiveSandbox {
     this.#row = { ...this.#row, last_seen_at: seen.wallMs, last_seen_boot_ms: seen.bootMs };
   }
 
-  grace(): void {
-    this.#timer?.grace(OUTAGE_GRACE_MS);
+  grace(graceMs = OUTAGE_GRACE_MS): void {
+    this.#timer?.grace(graceMs);
   }
 
   /** Stops only the timer: the sandbox keeps running. */

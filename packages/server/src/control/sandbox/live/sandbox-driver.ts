@@ -247,7 +247,8 @@ export class SandboxDriver {
   async #endExpired(): Promise<void> {
     await this.live.settle();
     const reason = this.live.expired;
-    if (reason === undefined) return;
+    // The host's clock was set back. The timer starts again.
+    if (reason === undefined) return this.live.grace(0);
     if (reason === 'idle_timeout' && this.row.auto_hibernate) {
       await this.rollback.settleInTurn();
       await this.live.carryOut('hibernate', () => this.hibernation.hibernateNow());

@@ -5,7 +5,7 @@ import type { AuditNote } from '../../audit/audit-chain.ts';
 import { describePolicy } from '../../egress/egress-audit.ts';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { NewSandboxRow, SandboxRow } from './sandbox-tables.ts';
-import type { SnapshotRow } from '../../snapshots/snapshot-tables.ts';
+import type { WholeSnapshotRow } from '../../snapshots/snapshot-tables.ts';
 import { isSnapshotId } from './ids.ts';
 import { checkEnd } from './settings.ts';
 
@@ -93,7 +93,7 @@ export function buildChildRow(
  */
 export function buildRestoredRow(
   { id, region, now }: Beginning,
-  { snapshot, teamId }: { snapshot: SnapshotRow; teamId: string },
+  { snapshot, teamId }: { snapshot: WholeSnapshotRow; teamId: string },
   {
     request,
     network,

@@ -11,6 +11,7 @@ import type { TakeDisks } from '../../disks/sandbox-disks.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { LIVE_STATES } from './live-list.ts';
 import { RECORD_COLUMNS, type RecordRow } from './record.ts';
+import { ROW_COLUMNS } from './row-columns.ts';
 
 export interface SandboxFilter {
   reach: Reach;
@@ -27,6 +28,9 @@ export interface Heartbeat {
   id: string;
   lastActiveAt: number;
 }
+
+/** Rows of a statement. A row holds up to hundreds of kilobytes of network policy. */
+const PAGE_ROWS = 200;
 
 export class SandboxStore {
   readonly #db: Database;
@@ -86,7 +90,7 @@ export class SandboxStore {
   find(reach: Reach, id: string): Promise<SandboxRow | undefined> {
     return this.#db
       .selectFrom('sandboxes')
-      .selectAll()
+      .select(ROW_COLUMNS)
       .where('id', '=', id)
       .where(isWithinSql(reach, 'sandboxes'))
       .executeTakeFirst();
@@ -104,7 +108,7 @@ export class SandboxStore {
 
   /** Finds a sandbox of any organization. Returns undefined if there is none. */
   findById(id: string): Promise<SandboxRow | undefined> {
-    return this.#db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirst();
+    return this.#db.selectFrom('sandboxes').select(ROW_COLUMNS).where('id', '=', id).executeTakeFirst();
   }
 
   async get(id: string): Promise<SandboxRow> {
@@ -133,9 +137,35 @@ export class SandboxStore {
     return query.execute();
   }
 
+  /** Returns the variables of a sandbox, sealed. Null without any. */
+  async findSealedEnv(id: string): Promise<Buffer | null> {
+    const row = await this.#db
+      .selectFrom('sandboxes')
+      .select('sealed_env')
+      .where('id', '=', id)
+      .executeTakeFirst();
+    return row?.sealed_env ?? null;
+  }
+
   /** Returns all sandboxes that are not final, of every organization. */
-  listAlive(): Promise<SandboxRow[]> {
-    return this.#db.selectFrom('sandboxes').selectAll().where('status', 'in', LIVE_STATES).execute();
+  async listAlive(): Promise<SandboxRow[]> {
+    const found: SandboxRow[] = [];
+    for (;;) {
+      const page = await this.#listAliveAfter(found.at(-1)?.id ?? '');
+      found.push(...page);
+      if (page.length < PAGE_ROWS) return found;
+    }
+  }
+
+  #listAliveAfter(id: string): Promise<SandboxRow[]> {
+    return this.#db
+      .selectFrom('sandboxes')
+      .select(ROW_COLUMNS)
+      .where('status', 'in', LIVE_STATES)
+      .where('id', '>', id)
+      .orderBy('id')
+      .limit(PAGE_ROWS)
+      .execute();
   }
 
   /** Records that the runner has these VMs now, and when each was last used. */
@@ -154,7 +184,7 @@ export class SandboxStore {
 function insertRows(db: Database, rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
   const created = rows.map((row) => ({ ...row, status: FIRST_STATE }));
   const names = rows.flatMap(({ name }) => name ?? []);
-  return named(names[0], () => db.insertInto('sandboxes').values(created).returningAll().execute());
+  return named(names[0], () => db.insertInto('sandboxes').values(created).returning(ROW_COLUMNS).execute());
 }
 
 /** Runs `write`, which sets a sandbox's name. Throws `already_exists` if another sandbox has the name. */
@@ -163,7 +193,7 @@ async function named<T>(name: string | null | undefined, write: () => Promise<T>
     return await write();
   } catch (error) {
     if (!isTaken(error, 'sandboxes_by_name')) throw error;
-    const message = `name: a sandbox of the organization is called ${JSON.stringify(name)}; choose another name, or destroy that sandbox`;
+    const message = `name: a sandbox of the team is called ${JSON.stringify(name)}; choose another name, or destroy that sandbox`;
     throw new AppError('already_exists', message);
   }
 }

@@ -21,7 +21,7 @@ export interface SandboxTable {
     StatusReason | null | undefined,
     StateChange['status_reason']
   >;
-  /** Unique among the sandboxes of the organization that have not ended. */
+  /** Unique among the sandboxes of the team that have not ended. */
   name: Generated<string | null>;
   image: string;
   region: string;
@@ -104,7 +104,8 @@ export interface IdempotencyKeyTable {
   answer: string | null;
 }
 
-export type SandboxRow = Selectable<SandboxTable>;
+/** Without the variables, as control has the rows of all live sandboxes in memory. */
+export type SandboxRow = Omit<Selectable<SandboxTable>, 'sealed_env'> & { has_env: boolean };
 /** Without a state: every new sandbox has the first one. */
 export type NewSandboxRow = Omit<Insertable<SandboxTable>, 'status' | 'status_reason'>;
 export type SandboxUpdate = Updateable<SandboxTable>;
