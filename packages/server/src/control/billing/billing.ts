@@ -13,11 +13,14 @@ import { readTeamAccount } from './team-account.ts';
 import { buildUsage, showCredit } from './usage.ts';
 
 const CSV_PAGE_LINES = 10_000;
+import type { ROW_COLUMNS } from '../sandbox/record/row-columns.ts';
 
 export interface BillingParts {
   db: Database;
   clock: Clock;
   credit: Credit;
+  /** Columns of the rows of sandboxes to read. */
+  columns: typeof ROW_COLUMNS;
 }
 
 export class Billing {
@@ -43,7 +46,7 @@ export class Billing {
 
   /** Returns records, newest first, and the end of each in Unix milliseconds. */
   async history(filter: HistoryFilter): Promise<{ records: HistoryRecord[]; endedAt: number[] }> {
-    const rows = await listHistory(this.#parts.db, filter);
+    const rows = await listHistory(this.#parts.db, filter, this.#parts.columns);
     return {
       records: rows.map(buildHistoryRecord),
       endedAt: rows.map((row) => row.ended_at ?? row.created_at),

@@ -3,7 +3,7 @@ import { costCents, formatImageReference, parseImageReference, type HistoryRecor
 import { sql, type RawBuilder } from 'kysely';
 import { isWithinSql, type Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
-import { ROW_COLUMNS } from '../sandbox/record/row-columns.ts';
+import type { ROW_COLUMNS } from '../sandbox/record/row-columns.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import { HAS_RUN } from './consumption/has-run.ts';
 
@@ -24,11 +24,15 @@ export interface HistoryFilter {
   after?: { endedAt: number; id: string };
 }
 
-export async function listHistory(db: Database, filter: HistoryFilter): Promise<SandboxRow[]> {
+export async function listHistory(
+  db: Database,
+  filter: HistoryFilter,
+  columns: typeof ROW_COLUMNS,
+): Promise<SandboxRow[]> {
   const { reach, statuses, labels, from, to, image, limit, after } = filter;
   let query = db
     .selectFrom('sandboxes')
-    .select(ROW_COLUMNS)
+    .select(columns)
     .where(isWithinSql(reach, 'sandboxes'))
     .where('ended_at', 'is not', null)
     .where(HAS_RUN)

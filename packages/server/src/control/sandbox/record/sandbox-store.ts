@@ -77,7 +77,9 @@ export class SandboxStore {
 
   async #update(from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> {
     const { id, status } = from;
-    const row = await named(change.name, () => updateBilled(this.#db, from, change));
+    const row = await named(change.name, () =>
+      updateBilled(this.#db, { from, change, columns: ROW_COLUMNS }),
+    );
     if (row === undefined)
       // An earlier statement of this process was given up but committed all the same. The row is read again before the
       // next change.
