@@ -37,7 +37,7 @@ func parseFormat(query url.Values) (format, error) {
 	return 0, fault.Invalid("format: must be tar or tar.gz")
 }
 
-// Archive answers GET /files/archive with a tar of what is below a directory. The head is sent before the tree is read, so
+// Archive answers GET /files/archive with a tar of everything below a directory. The head is sent before the tree is read, so
 // a later failure can only reset the stream.
 func (s *Service) Archive(w http.ResponseWriter, r *http.Request) error {
 	query := r.URL.Query()

@@ -11,9 +11,9 @@ import { readMonth, readMonthLines } from './statement/statement-store.ts';
 import { readMonthOfDisks } from './storage/read-month.ts';
 import { readTeamAccount } from './team-account.ts';
 import { buildUsage, showCredit } from './usage.ts';
+import type { ROW_COLUMNS } from '../sandbox/record/row-columns.ts';
 
 const CSV_PAGE_LINES = 10_000;
-import type { ROW_COLUMNS } from '../sandbox/record/row-columns.ts';
 
 export interface BillingParts {
   db: Database;

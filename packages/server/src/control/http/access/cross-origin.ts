@@ -1,8 +1,7 @@
 /**
  * CORS: the pages of other origins that may use the API. Below `/v1` only a key counts, and the page itself must send
  * it, and below `/files` only the token in the path. So by default pages of any origin may use them; no answer allows
- * browsers to send cookies. `/account`, where
- * cookies count, and preview origins, where one cookie counts, stay closed.
+ * browsers to send cookies. `/account`, where cookies count, and preview origins, where one cookie counts, stay closed.
  *
  * The port proxy is also below `/v1`. There the service answers preflights, which carry no key, and sets the CORS
  * headers in place of the guest.
