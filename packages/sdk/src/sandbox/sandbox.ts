@@ -1,7 +1,7 @@
 import { fetchAuditHead, readAudit, type AuditOptions } from '../audit/audit.ts';
 import type { AuditEntry, AuditHead } from '../audit/audit-entry.ts';
 import { resolveClientOptions, type CallOptions, type ClientOptions } from '../transport/client-options.ts';
-import { CoppiceError } from '../transport/errors.ts';
+import { CoppiceError, nullIfMissing } from '../transport/errors.ts';
 import type { CreateCallOptions } from '../transport/post-once.ts';
 import { fetchTree, ForkError, forkSandbox, type ForkOptions, type SandboxTree } from './forks.ts';
 import {
@@ -324,13 +324,8 @@ export async function findSandbox(
   id: string,
   options: CallOptions,
 ): Promise<Sandbox | null> {
-  try {
-    const info = await fetchSandbox(transport, sandboxPath(id), options);
-    return new Sandbox(transport, info);
-  } catch (error) {
-    if (error instanceof CoppiceError && error.status === 404) return null;
-    throw error;
-  }
+  const info = await nullIfMissing(fetchSandbox(transport, sandboxPath(id), options));
+  return info && new Sandbox(transport, info);
 }
 
 function hasEnded(record: SandboxInfo): boolean {

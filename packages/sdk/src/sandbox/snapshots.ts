@@ -1,5 +1,5 @@
 import type { CallOptions } from '../transport/client-options.ts';
-import { CoppiceError } from '../transport/errors.ts';
+import { nullIfMissing } from '../transport/errors.ts';
 import { EGRESS_FIELDS, type EgressOptions } from '../egress.ts';
 import { postOnce, type CreateCallOptions } from '../transport/post-once.ts';
 import { fetchPage, PagedList, requireLimit, toPageItems } from '../transport/paged-list.ts';
@@ -170,16 +170,12 @@ export class Snapshots {
    * const snapshot = await client.snapshots.get('snap0123456789abcdef0123');
    */
   async get(id: string, options: CallOptions = {}): Promise<SnapshotInfo | null> {
-    try {
-      const answer = await this.#transport.callJson(
-        { method: 'GET', path: snapshotPath(id), idempotent: true, signal: options.signal },
-        parseSnapshotInfo,
-      );
-      return answer.value;
-    } catch (error) {
-      if (error instanceof CoppiceError && error.status === 404) return null;
-      throw error;
-    }
+    const path = snapshotPath(id);
+    const { signal } = options;
+    const answer = await nullIfMissing(
+      this.#transport.callJson({ method: 'GET', path, idempotent: true, signal }, parseSnapshotInfo),
+    );
+    return answer && answer.value;
   }
 
   /**
