@@ -1,6 +1,7 @@
 /** Commands in SQL. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { ancestorsOf } from '../sandbox/record/family-store.ts';
 import { OPEN_STATES, type CommandRow, type CommandUpdate, type NewCommandRow } from './command-tables.ts';
 
 export interface CommandFilter {
@@ -43,11 +44,7 @@ export class CommandStore {
   /** Lists those of these commands that were started in the sandbox or in one from which it descends. */
   async listInherited(sandboxId: string, ids: readonly string[]): Promise<CommandRow[]> {
     const { rows } = await sql<CommandRow>`
-      WITH RECURSIVE ancestors AS (
-        SELECT id, parent_id FROM sandboxes WHERE id = ${sandboxId}
-        UNION ALL
-        SELECT parent.id, parent.parent_id FROM sandboxes parent JOIN ancestors ON parent.id = ancestors.parent_id
-      )
+      ${ancestorsOf(sandboxId)}
       SELECT commands.* FROM commands JOIN ancestors ON ancestors.id = commands.sandbox_id
       WHERE commands.id = ANY(${[...ids]}::text[])`.execute(this.#db);
     return rows;
