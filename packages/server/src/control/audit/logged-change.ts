@@ -10,6 +10,13 @@ const REFUSALS: ReadonlySet<ErrorCode> = new Set([
   'unavailable',
 ]);
 
+/** Refusals of a transfer before its first step. One that fails later may leave directories, or a part of an archive. */
+export const TRANSFER_REFUSALS: ReadonlySet<ErrorCode> = new Set([
+  'invalid_state',
+  'not_found',
+  'unavailable',
+]);
+
 /**
  * Changes something in a guest, and logs it before the caller is answered. A change that fails on the way is logged as
  * not complete, so that no part of a change is missing in the log.

@@ -1,14 +1,10 @@
 import { ChangeFileMode, FileDetails } from '@coppice/contract';
-import { logChange } from '../../../audit/logged-change.ts';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
-import { resolvePath } from '../../../sandbox/environment/environments.ts';
-import type { HttpParts } from '../../parts.ts';
+import { changeFiles, type ChangeParts } from './change-files.ts';
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
-
-export function addChangeFileMode(app: App, { sandboxes, runner, audit, openRequests }: Parts): void {
+export function addChangeFileMode(app: App, parts: ChangeParts): void {
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/files/chmod',
@@ -23,16 +19,14 @@ export function addChangeFileMode(app: App, { sandboxes, runner, audit, openRequ
       body: ChangeFileMode,
       response: answers(200, FileDetails, [400, 401, 404, 409, 413, 429, 502, 503, 504, 507]),
     },
-    handler: async ({ organizationId, reach, params, body }) => {
-      const driver = await sandboxes.getDriver(reach, params.id);
-      return openRequests.limit(organizationId, () =>
-        driver.use(() => {
-          const change = { ...body, path: resolvePath(driver.row, body.path) };
-          const append = (outcome: object) =>
-            audit.append(params.id, { event: 'file.chmod', data: { ...change, ...outcome } });
-          return logChange(append, () => runner.files.changeMode(params.id, change));
-        }),
-      );
-    },
+    handler: (request) =>
+      changeFiles(request, parts, (resolve) => {
+        const data = { ...request.body, path: resolve(request.body.path) };
+        const change = () => parts.runner.files.changeMode(request.params.id, data);
+        return {
+          buildNote: (outcome) => ({ event: 'file.chmod', data: { ...data, ...outcome } }),
+          change,
+        };
+      }),
   });
 }

@@ -1,14 +1,10 @@
 import { ChangeFileOwner, FileDetails } from '@coppice/contract';
-import { logChange } from '../../../audit/logged-change.ts';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
-import { resolvePath } from '../../../sandbox/environment/environments.ts';
-import type { HttpParts } from '../../parts.ts';
+import { changeFiles, type ChangeParts } from './change-files.ts';
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
-
-export function addChangeFileOwner(app: App, { sandboxes, runner, audit, openRequests }: Parts): void {
+export function addChangeFileOwner(app: App, parts: ChangeParts): void {
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/files/chown',
@@ -23,16 +19,14 @@ export function addChangeFileOwner(app: App, { sandboxes, runner, audit, openReq
       body: ChangeFileOwner,
       response: answers(200, FileDetails, [400, 401, 404, 409, 413, 429, 502, 503, 504, 507]),
     },
-    handler: async ({ organizationId, reach, params, body }) => {
-      const driver = await sandboxes.getDriver(reach, params.id);
-      return openRequests.limit(organizationId, () =>
-        driver.use(() => {
-          const change = { ...body, path: resolvePath(driver.row, body.path) };
-          const append = (outcome: object) =>
-            audit.append(params.id, { event: 'file.chown', data: { ...change, ...outcome } });
-          return logChange(append, () => runner.files.changeOwner(params.id, change));
-        }),
-      );
-    },
+    handler: (request) =>
+      changeFiles(request, parts, (resolve) => {
+        const data = { ...request.body, path: resolve(request.body.path) };
+        const change = () => parts.runner.files.changeOwner(request.params.id, data);
+        return {
+          buildNote: (outcome) => ({ event: 'file.chown', data: { ...data, ...outcome } }),
+          change,
+        };
+      }),
   });
 }

@@ -1,14 +1,12 @@
 import { posix } from 'node:path';
-import type { ErrorCode, UploadQuery, UploadResult } from '@coppice/contract';
+import type { UploadQuery, UploadResult } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
-import { logChange } from '../../../audit/logged-change.ts';
+import { logChange, TRANSFER_REFUSALS } from '../../../audit/logged-change.ts';
 import { FormFile, isForm } from '../../requests/form-file.ts';
 import { UPLOAD_DEADLINE_MS, watchForStall } from '../../requests/raw-body.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
-/** Not even a directory has been created. An upload that fails later may leave those that it needed. */
-const REFUSALS: ReadonlySet<ErrorCode> = new Set(['invalid_state', 'not_found', 'unavailable']);
 const MAX_PATH_BYTES = 4096;
 
 export type UploadParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
@@ -35,7 +33,7 @@ export async function receiveUpload(
       };
       const store = async () =>
         (stored = await runner.uploadFile(id, { ...file, path: resolved, ...transfer }));
-      const { path, size } = await logChange(append, store, REFUSALS);
+      const { path, size } = await logChange(append, store, TRANSFER_REFUSALS);
       return { path: nameStored(resolved, path), size };
     });
   });

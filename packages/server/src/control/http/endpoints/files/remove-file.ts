@@ -1,14 +1,10 @@
 import { RemoveFileQuery } from '@coppice/contract';
-import { logChange } from '../../../audit/logged-change.ts';
 import { answers, NOTHING } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
-import { resolvePath } from '../../../sandbox/environment/environments.ts';
-import type { HttpParts } from '../../parts.ts';
+import { changeFiles, type ChangeParts } from './change-files.ts';
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
-
-export function addRemoveFile(app: App, { sandboxes, runner, audit, openRequests }: Parts): void {
+export function addRemoveFile(app: App, parts: ChangeParts): void {
   app.route({
     method: 'DELETE',
     url: '/v1/runs/:id/files',
@@ -23,16 +19,15 @@ export function addRemoveFile(app: App, { sandboxes, runner, audit, openRequests
       querystring: RemoveFileQuery,
       response: answers(204, NOTHING, [400, 401, 404, 409, 429, 502, 503, 504, 507]),
     },
-    handler: async ({ organizationId, reach, params, query }, reply) => {
-      const driver = await sandboxes.getDriver(reach, params.id);
-      await openRequests.limit(organizationId, () =>
-        driver.use(() => {
-          const removal = { ...query, path: resolvePath(driver.row, query.path) };
-          const append = (outcome: object) =>
-            audit.append(params.id, { event: 'file.remove', data: { ...removal, ...outcome } });
-          return logChange(append, () => runner.files.remove(params.id, removal));
-        }),
-      );
+    handler: async (request, reply) => {
+      await changeFiles(request, parts, (resolve) => {
+        const data = { ...request.query, path: resolve(request.query.path) };
+        const change = () => parts.runner.files.remove(request.params.id, data);
+        return {
+          buildNote: (outcome) => ({ event: 'file.remove', data: { ...data, ...outcome } }),
+          change,
+        };
+      });
       return reply.code(204).send(null);
     },
   });

@@ -1,14 +1,11 @@
-import { UnpackQuery, UnpackResult, type ErrorCode } from '@coppice/contract';
-import { logChange } from '../../../audit/logged-change.ts';
+import { UnpackQuery, UnpackResult } from '@coppice/contract';
+import { logChange, TRANSFER_REFUSALS } from '../../../audit/logged-change.ts';
 import { answers, CONTENT } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { addRawBodies, cutOff, UPLOAD_DEADLINE_MS, watchForStall } from '../../requests/raw-body.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
-
-/** Not even the directory has been created. An archive that is refused may be unpacked in part. */
-const REFUSALS: ReadonlySet<ErrorCode> = new Set(['invalid_state', 'not_found', 'unavailable']);
 
 type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
 
@@ -49,7 +46,7 @@ export function addUploadArchive(app: App, { sandboxes, runner, audit, openReque
         const unpack = async () =>
           (unpacked = await runner.files.unpack(params.id, { ...query, path, ...transfer }));
         return openRequests.limit(organizationId, () =>
-          driver.use(() => logChange(append, unpack, REFUSALS)),
+          driver.use(() => logChange(append, unpack, TRANSFER_REFUSALS)),
         );
       },
       onError: async (request) => cutOff(request),
