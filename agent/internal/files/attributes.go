@@ -5,12 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"path"
 
 	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/account"
-	"coppice/agent/internal/api"
 	"coppice/agent/internal/fault"
 )
 
@@ -30,10 +28,7 @@ func (s *Service) ChangeMode(w http.ResponseWriter, r *http.Request) error {
 		Mode      string `json:"mode"`
 		Recursive bool   `json:"recursive"`
 	}{}
-	if err := api.ReadJSON(r, &wanted); err != nil {
-		return err
-	}
-	asked, err := s.absolute("path", wanted.Path)
+	asked, err := s.readChange(r, &wanted, &wanted.Path)
 	if err != nil {
 		return err
 	}
@@ -45,7 +40,7 @@ func (s *Service) ChangeMode(w http.ResponseWriter, r *http.Request) error {
 		return fault.Invalid("mode: is missing; give an octal mode such as 644")
 	}
 	return s.change(w, r, &attribute{
-		path:  path.Clean(asked),
+		path:  asked,
 		name:  "mode",
 		set:   func(asked string) error { return unix.Fchmodat(unix.AT_FDCWD, asked, uint32(mode), 0) },
 		setIn: func(n *node) error { return setModeIn(n, uint32(mode)) },
@@ -77,10 +72,7 @@ func (s *Service) ChangeOwner(w http.ResponseWriter, r *http.Request) error {
 		User      string `json:"user"`
 		Recursive bool   `json:"recursive"`
 	}{}
-	if err := api.ReadJSON(r, &wanted); err != nil {
-		return err
-	}
-	asked, err := s.absolute("path", wanted.Path)
+	asked, err := s.readChange(r, &wanted, &wanted.Path)
 	if err != nil {
 		return err
 	}
@@ -92,7 +84,7 @@ func (s *Service) ChangeOwner(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.change(w, r, &attribute{
-		path: path.Clean(asked),
+		path: asked,
 		name: "owner",
 		set: func(asked string) error {
 			return unix.Fchownat(unix.AT_FDCWD, asked, int(owner.UID), int(owner.GID), 0)

@@ -26,14 +26,10 @@ func (s *Service) MakeDirectory(w http.ResponseWriter, r *http.Request) error {
 		User    string `json:"user"`
 		Parents bool   `json:"parents"`
 	}{}
-	if err := api.ReadJSON(r, &wanted); err != nil {
-		return err
-	}
-	asked, err := s.absolute("path", wanted.Path)
+	asked, err := s.readChange(r, &wanted, &wanted.Path)
 	if err != nil {
 		return err
 	}
-	asked = path.Clean(asked)
 	mode, err := parseMode(wanted.Mode)
 	if err != nil {
 		return err
@@ -165,14 +161,10 @@ func (s *Service) Remove(w http.ResponseWriter, r *http.Request) error {
 		Path      string `json:"path"`
 		Recursive bool   `json:"recursive"`
 	}{}
-	if err := api.ReadJSON(r, &wanted); err != nil {
-		return err
-	}
-	asked, err := s.absolute("path", wanted.Path)
+	asked, err := s.readChange(r, &wanted, &wanted.Path)
 	if err != nil {
 		return err
 	}
-	asked = path.Clean(asked)
 	parent, name := path.Split(asked)
 	if name == "" {
 		return fault.Invalid("path: is the root of the sandbox; name a file or directory in it")

@@ -3,11 +3,13 @@
 package files
 
 import (
+	"net/http"
 	"net/url"
 	"path"
 	"strings"
 	"sync/atomic"
 
+	"coppice/agent/internal/api"
 	"coppice/agent/internal/fault"
 	"coppice/agent/internal/guest"
 )
@@ -30,6 +32,15 @@ func New(state *guest.State, root string) *Service { return &Service{guest: stat
 // locate returns the absolute, cleaned path that a request names.
 func (s *Service) locate(query url.Values) (string, error) {
 	return s.absolute("path", query.Get("path"))
+}
+
+// readChange reads the body of a change into wanted, and returns the absolute, cleaned path for the text of its field path.
+func (s *Service) readChange(r *http.Request, wanted any, text *string) (string, error) {
+	if err := api.ReadJSON(r, wanted); err != nil {
+		return "", err
+	}
+	asked, err := s.absolute("path", *text)
+	return path.Clean(asked), err
 }
 
 // absolute returns the absolute, cleaned path for the text of a field.

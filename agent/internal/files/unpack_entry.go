@@ -71,23 +71,14 @@ func (u *unpacking) openBeneath(relative string) (*os.File, error) {
 
 // makeDirectory leaves an existing directory as it is.
 func (u *unpacking) makeDirectory(target *place, mode uint32) error {
-	at := int(target.directory.Fd())
-	err := unix.Mkdirat(at, target.name, newDirectoryMode)
+	created, err := createOwned(int(target.directory.Fd()), target.name, u.owner)
 	if errors.Is(err, unix.EEXIST) {
 		return requireDirectory(target)
 	}
 	if err != nil {
 		return err
 	}
-	created, err := openAt(at, target.name, unix.O_RDONLY|unix.O_NOFOLLOW)
-	if err != nil {
-		return err
-	}
 	defer closeLogged(created)
-	// The order matters: chown clears set-id bits.
-	if err := created.Chown(int(u.owner.UID), int(u.owner.GID)); err != nil {
-		return err
-	}
 	return unix.Fchmod(int(created.Fd()), mode)
 }
 
