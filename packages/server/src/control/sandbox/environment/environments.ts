@@ -66,8 +66,7 @@ export class Environments {
   async fill<T extends Place>(sandbox: Readonly<SandboxRow>, request: T): Promise<T & Place> {
     const cwd = request.cwd ?? sandbox.cwd ?? undefined;
     if (!sandbox.has_env) return { ...request, cwd };
-    const hidden = await this.#grants.listVariables(sandbox);
-    const all = await this.read(sandbox);
+    const [hidden, all] = await Promise.all([this.#grants.listVariables(sandbox), this.read(sandbox)]);
     const own = Object.entries(all).filter(([name]) => !hidden.has(name));
     const env = { ...Object.fromEntries(own), ...request.env };
     if (Buffer.byteLength(JSON.stringify({ ...request, env, stdin: '' })) > MAX_FRAME_BYTES - HEAD_BYTES)
