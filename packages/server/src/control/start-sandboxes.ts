@@ -30,7 +30,6 @@ import { FamilyStore } from './sandbox/record/family-store.ts';
 import { Environments } from './sandbox/environment/environments.ts';
 import { LiveDrivers } from './sandbox/live/live-drivers.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';
-import { ROW_COLUMNS } from './sandbox/record/row-columns.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
 import type { SecretBox } from './secrets/secret-box.ts';
@@ -111,7 +110,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
-  const billing = new Billing({ db, clock, credit, columns: ROW_COLUMNS });
+  const billing = new Billing({ db, clock, credit });
   const audited = { audit, auditStore, teamSecrets };
   const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...audited };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };

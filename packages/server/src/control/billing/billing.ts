@@ -11,7 +11,6 @@ import { readMonth, readMonthLines } from './statement/statement-store.ts';
 import { readMonthOfDisks } from './storage/read-month.ts';
 import { readTeamAccount } from './team-account.ts';
 import { buildUsage, showCredit } from './usage.ts';
-import type { ROW_COLUMNS } from '../sandbox/record/row-columns.ts';
 
 const CSV_PAGE_LINES = 10_000;
 
@@ -19,8 +18,6 @@ export interface BillingParts {
   db: Database;
   clock: Clock;
   credit: Credit;
-  /** Columns of the rows of sandboxes to read. */
-  columns: typeof ROW_COLUMNS;
 }
 
 export class Billing {
@@ -46,7 +43,7 @@ export class Billing {
 
   /** Returns records, newest first, and the end of each in Unix milliseconds. */
   async history(filter: HistoryFilter): Promise<{ records: HistoryRecord[]; endedAt: number[] }> {
-    const rows = await listHistory(this.#parts.db, filter, this.#parts.columns);
+    const rows = await listHistory(this.#parts.db, filter);
     return {
       records: rows.map(buildHistoryRecord),
       endedAt: rows.map((row) => row.ended_at ?? row.created_at),

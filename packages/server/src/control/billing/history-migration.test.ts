@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { sql } from 'kysely';
 import pino from 'pino';
-import { ROW_COLUMNS } from '../sandbox/record/row-columns.ts';
 import { listHistory } from './history-store.ts';
 import { makeDatabase } from '../testing/test-postgres.ts';
 import { openDatabase, type Database } from '../db/database.ts';
@@ -58,7 +57,7 @@ async function insertEarlier(): Promise<void> {
 
 test('the history and its count keep sandboxes that ran or were billed, and the sums stay', async () => {
   const reach = { organizationId: 'org1', onlyTeamId: null };
-  const rows = await listHistory(db, { reach, statuses: [], labels: {}, limit: 10 }, ROW_COLUMNS);
+  const rows = await listHistory(db, { reach, statuses: [], labels: {}, limit: 10 });
   assert.deepEqual(rows.map(({ id }) => id).toSorted(), ['billed-while-creating', 'lost-at-once', 'ran']);
   const [account] = await db.selectFrom('billing_accounts').selectAll().execute();
   assert.deepEqual([account?.ended_sandboxes, account?.vcpu_ms, account?.mem_mib_ms], [3, '5700', '729600']);

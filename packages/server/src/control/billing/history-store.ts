@@ -3,7 +3,6 @@ import { costCents, formatImageReference, parseImageReference, type HistoryRecor
 import { sql, type RawBuilder } from 'kysely';
 import { isWithinSql, type Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
-import type { ROW_COLUMNS } from '../sandbox/record/row-columns.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import { HAS_RUN } from './consumption/has-run.ts';
 
@@ -24,15 +23,32 @@ export interface HistoryFilter {
   after?: { endedAt: number; id: string };
 }
 
-export async function listHistory(
-  db: Database,
-  filter: HistoryFilter,
-  columns: typeof ROW_COLUMNS,
-): Promise<SandboxRow[]> {
+const COLUMNS = [
+  'id',
+  'status',
+  'status_reason',
+  'team_id',
+  'image',
+  'vcpus',
+  'mem_mib',
+  'labels',
+  'create_ms',
+  'created_at',
+  'ended_at',
+  'uptime_ms',
+  'billed_ms',
+  'cpu_ms',
+  'mem_peak_bytes',
+  'cost_units',
+] as const satisfies (keyof SandboxRow)[];
+
+type HistoryRow = Pick<SandboxRow, (typeof COLUMNS)[number]>;
+
+export async function listHistory(db: Database, filter: HistoryFilter): Promise<HistoryRow[]> {
   const { reach, statuses, labels, from, to, image, limit, after } = filter;
   let query = db
     .selectFrom('sandboxes')
-    .select(columns)
+    .select(COLUMNS)
     .where(isWithinSql(reach, 'sandboxes'))
     .where('ended_at', 'is not', null)
     .where(HAS_RUN)
@@ -50,7 +66,7 @@ export async function listHistory(
   return query.execute();
 }
 
-export function buildHistoryRecord(row: SandboxRow): HistoryRecord {
+export function buildHistoryRecord(row: HistoryRow): HistoryRecord {
   return {
     id: row.id,
     status: row.status === 'failed' ? 'failed' : 'destroyed',

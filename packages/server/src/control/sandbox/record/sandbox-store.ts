@@ -3,11 +3,11 @@ import { AppError, FIRST_STATE, type SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
-import { updateBilled } from '../../billing/consumption/billed-update.ts';
 import type { Database } from '../../db/database.ts';
 import { isTaken } from '../../db/database-error.ts';
 import { followHolder } from '../../disks/held-disk.ts';
 import type { TakeDisks } from '../../disks/sandbox-disks.ts';
+import { updateBilled } from './billed-update.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { LIVE_STATES } from './live-list.ts';
 import { RECORD_COLUMNS, type RecordRow } from './record.ts';
@@ -77,9 +77,7 @@ export class SandboxStore {
 
   async #update(from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> {
     const { id, status } = from;
-    const row = await named(change.name, () =>
-      updateBilled(this.#db, { from, change, columns: ROW_COLUMNS }),
-    );
+    const row = await named(change.name, () => updateBilled(this.#db, from, change));
     if (row === undefined)
       // An earlier statement of this process was given up but committed all the same. The row is read again before the
       // next change.

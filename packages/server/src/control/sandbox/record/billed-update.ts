@@ -5,26 +5,22 @@
  */
 import { sql, type QueryCreator, type RawBuilder } from 'kysely';
 import type { Database } from '../../db/database.ts';
-import type { ROW_COLUMNS } from '../../sandbox/record/row-columns.ts';
-import type { SandboxRow, SandboxUpdate } from '../../sandbox/record/sandbox-tables.ts';
+import { HAS_RUN } from '../../billing/consumption/has-run.ts';
+import { findClosedStretch, type Stretch } from '../../billing/consumption/stretch.ts';
 import type { Tables } from '../../schema/tables.ts';
-import { HAS_RUN } from './has-run.ts';
-import { findClosedStretch, type Stretch } from './stretch.ts';
-
-export interface BilledUpdate {
-  from: SandboxRow;
-  change: SandboxUpdate;
-  /** Columns of the row to return. */
-  columns: typeof ROW_COLUMNS;
-}
+import { ROW_COLUMNS } from './row-columns.ts';
+import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 
 /** Returns the changed row, or undefined if the sandbox is no longer in the state of `from`. */
-export async function updateBilled(db: Database, update: BilledUpdate): Promise<SandboxRow | undefined> {
-  const { from, change } = update;
+export async function updateBilled(
+  db: Database,
+  from: SandboxRow,
+  change: SandboxUpdate,
+): Promise<SandboxRow | undefined> {
   const stretch = findClosedStretch(from, change);
   const isEnd = change.ended_at !== undefined && change.ended_at !== null;
-  if (stretch === undefined && !isEnd) return buildUpdate(db, update).executeTakeFirst();
-  const changed = db.with('changed', (creator) => buildUpdate(creator, update));
+  if (stretch === undefined && !isEnd) return buildUpdate(db, from, change).executeTakeFirst();
+  const changed = db.with('changed', (creator) => buildUpdate(creator, from, change));
   const billed = changed
     .with('segment', (creator) => insertSegment(creator, stretch))
     .with('account', addToSums('billing_accounts', 'organization_id'))
@@ -36,13 +32,13 @@ export async function updateBilled(db: Database, update: BilledUpdate): Promise<
 
 type Changed = Tables & { changed: SandboxRow };
 
-function buildUpdate(creator: QueryCreator<Tables>, { from, change, columns }: BilledUpdate) {
+function buildUpdate(creator: QueryCreator<Tables>, { id, status }: SandboxRow, change: SandboxUpdate) {
   return creator
     .updateTable('sandboxes')
     .set(change)
-    .where('id', '=', from.id)
-    .where('status', '=', from.status)
-    .returning(columns);
+    .where('id', '=', id)
+    .where('status', '=', status)
+    .returning(ROW_COLUMNS);
 }
 
 function insertSegment(creator: QueryCreator<Changed>, stretch: Stretch = { startedAt: 0, endedAt: 0 }) {
