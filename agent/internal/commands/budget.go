@@ -3,6 +3,7 @@ package commands
 import (
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -57,12 +58,7 @@ func (b *budget) open(o *output) (*os.File, error) {
 
 func (b *budget) close(o *output, file *os.File) {
 	b.mu.Lock()
-	for i, other := range b.files {
-		if other == o {
-			b.files = append(b.files[:i], b.files[i+1:]...)
-			break
-		}
-	}
+	b.files = slices.DeleteFunc(b.files, func(other *output) bool { return other == o })
 	b.mu.Unlock()
 	process.CloseLogged(file)
 }
@@ -102,7 +98,7 @@ func (b *budget) balance() {
 
 func (b *budget) choose() (victim *output, hasEnded bool) {
 	b.mu.Lock()
-	files := append([]*output(nil), b.files...)
+	files := slices.Clone(b.files)
 	b.mu.Unlock()
 	var largest int64
 	for _, o := range files {

@@ -87,7 +87,7 @@ func (o *output) finish() {
 func (o *output) discard() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.dropAll(o.end)
+	o.dropAll()
 	o.notify()
 }
 
@@ -106,7 +106,7 @@ func (o *output) notify() {
 // keep stores a frame at the end.
 func (o *output) keep(encoded []byte) {
 	if o.file != nil && o.end.offset-o.base > maxFileBytes {
-		o.dropAll(o.end)
+		o.dropAll()
 	}
 	if o.file == nil {
 		o.memory = append(o.memory, encoded...)
@@ -121,7 +121,7 @@ func (o *output) keep(encoded []byte) {
 		return
 	}
 	slog.Warn("output of a command is dropped", "error", err)
-	o.dropAll(o.end)
+	o.dropAll()
 	o.retryAt = o.end.offset + memoryBytes
 	o.memory = append(o.memory, encoded...)
 }
@@ -211,11 +211,11 @@ func (o *output) punch(atLeast int64) {
 	o.punched = start
 }
 
-// dropAll forgets everything before a mark, which is the end.
-func (o *output) dropAll(end mark) {
+// dropAll forgets everything up to the end.
+func (o *output) dropAll() {
 	if o.file != nil {
-		o.shared.add(o.punched - end.offset)
+		o.shared.add(o.punched - o.end.offset)
 		o.shared.close(o, o.file)
 	}
-	o.file, o.memory, o.marks = nil, nil, []mark{end}
+	o.file, o.memory, o.marks = nil, nil, []mark{o.end}
 }

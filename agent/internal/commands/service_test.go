@@ -41,16 +41,11 @@ type machine struct {
 
 func newMachine(t *testing.T) machine {
 	t.Helper()
-	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = null.Close() })
 	state := &guest.State{}
 	state.Set(guest.Settings{Env: map[string]string{"PATH": "/usr/bin:/bin"}, Workdir: "/"})
 	directory := t.TempDir()
 	service := New(Options{
-		Guest: state, Null: null,
+		Guest: state, Null: agenttest.OpenNull(t),
 		Launcher:   process.NewLauncher(process.Options{Reaper: reaper, Root: t.TempDir()}),
 		CreateFile: func() (*os.File, error) { return os.OpenFile(directory, os.O_RDWR|unix.O_TMPFILE, 0o600) },
 	})

@@ -2,21 +2,18 @@ package files
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
-	"os"
 	"path"
 	"time"
 
+	"coppice/agent/internal/api"
 	"coppice/agent/internal/fault"
+	"coppice/agent/internal/process"
 )
 
 const (
 	// maxWatches leaves the guest's root most of the kernel's 128 inotify instances.
 	maxWatches = 32
-	// watchBeat is the time between empty lines of a quiet watch.
-	watchBeat = 30 * time.Second
 	// pairWait is how long the first half of a rename waits for the second. The kernel reports both at once.
 	pairWait = 100 * time.Millisecond
 )
@@ -59,47 +56,29 @@ func (s *Service) Watch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer closeUnlessClosed(watched.queue)
-	stop := context.AfterFunc(r.Context(), func() { closeUnlessClosed(watched.queue) })
+	defer process.CloseLogged(watched.queue)
+	stop := context.AfterFunc(r.Context(), func() { process.CloseLogged(watched.queue) })
 	defer stop()
-	w.Header().Set("content-type", "application/x-ndjson")
-	w.WriteHeader(http.StatusOK)
-	watched.lines = &lineWriter{encoder: json.NewEncoder(w), writer: w, control: http.NewResponseController(w)}
+	watched.lines = &eventLines{Lines: api.BeginLines(w)}
 	return watched.serve()
 }
 
-// closeUnlessClosed closes a file that ends by a close from either side.
-func closeUnlessClosed(file *os.File) {
-	if err := file.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-		closeLogged(file)
-	}
-}
-
-// lineWriter sends events. The client's absence shows as an error of any of its calls.
-type lineWriter struct {
-	encoder *json.Encoder
-	writer  http.ResponseWriter
-	control *http.ResponseController
-	last    event
+// eventLines is the answer with the events.
+type eventLines struct {
+	*api.Lines
+	last event
 }
 
 // send leaves out a repetition: a program that writes in small pieces modifies a file thousands of times.
-func (l *lineWriter) send(e event) error {
+func (l *eventLines) send(e event) error {
 	if e == l.last && (e.Type == eventModified || e.Type == eventAttributes) {
 		return nil
 	}
 	l.last = e
-	return l.encoder.Encode(e)
+	return l.Add(e)
 }
 
-func (l *lineWriter) flush() error {
+func (l *eventLines) flush() error {
 	l.last = event{}
-	return l.control.Flush()
-}
-
-func (l *lineWriter) beat() error {
-	if _, err := l.writer.Write([]byte("\n")); err != nil {
-		return err
-	}
-	return l.control.Flush()
+	return l.Flush()
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"coppice/agent/internal/api"
 )
 
 // watchBuffer holds at least 200 events with the longest names.
@@ -58,7 +60,7 @@ func (w *watch) serve() error {
 }
 
 func (w *watch) step(buffer []byte) (isOver bool, err error) {
-	wait := watchBeat
+	wait := api.LineBeat
 	if w.moved != nil {
 		wait = pairWait
 	}
@@ -70,7 +72,7 @@ func (w *watch) step(buffer []byte) (isOver bool, err error) {
 		if w.moved != nil {
 			return false, w.settle()
 		}
-		return false, w.lines.beat()
+		return false, w.lines.Beat()
 	}
 	if err != nil {
 		return false, err

@@ -132,7 +132,7 @@ func TestADirectoryThatIsRenamedRightAfterItsCreationIsWatched(t *testing.T) {
 	must(t, err)
 	defer closeLogged(w.queue)
 	answer := httptest.NewRecorder()
-	w.lines = &lineWriter{encoder: json.NewEncoder(answer), writer: answer, control: http.NewResponseController(answer)}
+	w.lines = &eventLines{Lines: api.BeginLines(answer)}
 	fill(t, dir, "new/", "new/inner/", "new/f")
 	must(t, os.Rename(dir+"/new", dir+"/to"))
 	buffer := make([]byte, watchBuffer)
@@ -210,7 +210,7 @@ func TestALostEventIsReportedAndNewDirectoriesAreWatched(t *testing.T) {
 	must(t, err)
 	defer closeLogged(w.queue)
 	answer := httptest.NewRecorder()
-	w.lines = &lineWriter{encoder: json.NewEncoder(answer), writer: answer, control: http.NewResponseController(answer)}
+	w.lines = &eventLines{Lines: api.BeginLines(answer)}
 	fill(t, dir, "unseen/")
 	if _, err := w.handle(&kernelEvent{id: -1, mask: unix.IN_Q_OVERFLOW}); err != nil {
 		t.Fatal(err)

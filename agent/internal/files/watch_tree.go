@@ -35,7 +35,7 @@ type watch struct {
 	topID     int32
 	recursive bool
 	paths     map[int32]string
-	lines     *lineWriter
+	lines     *eventLines
 	// moved is the first half of a rename.
 	moved *movedFile
 }
