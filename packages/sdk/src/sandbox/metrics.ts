@@ -92,7 +92,7 @@ export async function fetchMetrics(
 ): Promise<SandboxMetrics> {
   const query = buildQuery({ since: since?.toISOString(), step });
   const answer = await transport.callJson(
-    { method: 'GET', path: `${sandboxPath}/metrics${query}`, idempotent: true, signal },
+    { method: 'GET', path: `${sandboxPath}/metrics`, query, idempotent: true, signal },
     parseMetrics,
   );
   return answer.value;

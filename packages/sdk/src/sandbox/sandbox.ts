@@ -125,7 +125,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
 
   /**
    * Changes settings, all or none, and restarts the idle timer. A hibernated sandbox stays hibernated. Rejects with code
-   * `already_exists` when another sandbox of the organization has the name.
+   * `already_exists` when another sandbox of the team has the name.
    *
    * @example
    * await sandbox.update({ labels: { job: 'nightly' }, maxLifetime: 3600 });

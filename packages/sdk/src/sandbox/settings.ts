@@ -10,7 +10,7 @@ export interface SandboxSettings {
    * means never.
    */
   timeout?: number | undefined;
-  /** Name of the sandbox, 1–64 characters, which no other sandbox of the organization may have. Null for none. */
+  /** Name of the sandbox, 1–64 characters, which no other sandbox of the team may have. Null for none. */
   name?: string | null | undefined;
   /** Up to 32 labels. They replace all labels of the sandbox. */
   labels?: Record<string, string> | undefined;

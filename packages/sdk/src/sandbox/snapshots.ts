@@ -72,7 +72,7 @@ export interface SnapshotChanges {
  */
 export interface RestoreOptions extends EgressOptions {
   /**
-   * Name of the new sandbox, 1–64 characters. No other sandbox of the organization may have it (code `already_exists`).
+   * Name of the new sandbox, 1–64 characters. No other sandbox of the team may have it (code `already_exists`).
    */
   name?: string | undefined;
   /**
