@@ -38,6 +38,12 @@ export const GuestPath = boundedText(1, 4095);
 
 export const DEFAULT_CWD = "Default: the cwd of the sandbox, else the image's WORKDIR, else /workspace.";
 
+/** Query parameter that is true or false; false without one. */
+export const FlagText = z
+  .enum(['true', 'false'], { error: 'must be true or false' })
+  .default('false')
+  .transform((text) => text === 'true');
+
 /** ISO 8601 UTC with milliseconds. */
 export const Timestamp = z.string().meta({ format: 'date-time', example: '2026-11-21T06:30:00.000Z' });
 

@@ -11,7 +11,7 @@
 import { z } from 'zod';
 import { canonicalize } from './canonical-json.ts';
 import { CredentialEndpoint } from '../egress/credentials.ts';
-import { boundedIntText, Timestamp } from '../fields.ts';
+import { boundedIntText, FlagText, Timestamp } from '../fields.ts';
 import { STATUS_REASONS } from '../sandbox/lifecycle.ts';
 
 const Shape = { image: z.string(), vcpus: z.int(), mem_mib: z.int(), disk_mib: z.int() };
@@ -184,14 +184,9 @@ export type AuditHead = z.infer<typeof AuditHead>;
 /** The database column is a 32-bit integer. */
 const MAX_SEQ = 2 ** 31 - 1;
 
-const Flag = z
-  .enum(['true', 'false'], { error: 'must be true or false' })
-  .default('false')
-  .transform((text) => text === 'true');
-
 export const AuditQuery = z.strictObject({
-  follow: Flag.describe('Keeps sending entries as they are written, until the sandbox has ended.'),
-  head: Flag.describe('Returns only the head: `seq` and `hmac` of the last entry.'),
+  follow: FlagText.describe('Keeps sending entries as they are written, until the sandbox has ended.'),
+  head: FlagText.describe('Returns only the head: `seq` and `hmac` of the last entry.'),
   after: boundedIntText(0, MAX_SEQ, 0).describe('Begins after the entry with this `seq`.'),
 });
 export type AuditQuery = z.infer<typeof AuditQuery>;

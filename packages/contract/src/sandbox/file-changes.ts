@@ -1,6 +1,6 @@
 /** Wire form of the changes of files in a sandbox, apart from uploads. */
 import { z } from 'zod';
-import { GuestPath } from '../fields.ts';
+import { FlagText, GuestPath } from '../fields.ts';
 import { FileMode, FileOwner } from './files.ts';
 
 const flag = (standard: boolean): z.ZodDefault<z.ZodBoolean> =>
@@ -36,11 +36,7 @@ export type MoveFile = z.infer<typeof MoveFile>;
 /** Query of `DELETE /v1/runs/{id}/files`. */
 export const RemoveFileQuery = z.strictObject({
   path: GuestPath,
-  recursive: z
-    .enum(['true', 'false'], { error: 'must be true or false' })
-    .default('false')
-    .transform((text) => text === 'true')
-    .describe('Also removes what is in a directory.'),
+  recursive: FlagText.describe('Also removes what is in a directory.'),
 });
 export type RemoveFileQuery = z.infer<typeof RemoveFileQuery>;
 

@@ -1,16 +1,12 @@
 /** Wire form of the changes that a watch of a directory reports. */
 import { z } from 'zod';
-import { GuestPath } from '../fields.ts';
+import { FlagText, GuestPath } from '../fields.ts';
 import { StreamError } from './streams.ts';
 
 /** Query of `GET /v1/runs/{id}/files/watch`. */
 export const WatchFilesQuery = z.strictObject({
   path: GuestPath,
-  recursive: z
-    .enum(['true', 'false'], { error: 'must be true or false' })
-    .default('false')
-    .transform((text) => text === 'true')
-    .describe('Also watches all directories below, at most 8192.'),
+  recursive: FlagText.describe('Also watches all directories below, at most 8192.'),
 });
 export type WatchFilesQuery = z.infer<typeof WatchFilesQuery>;
 

@@ -36,8 +36,9 @@ export const FIRST_STATE: SandboxState = 'creating';
 
 /**
  * Requests of a caller. `use` is everything that talks to the guest: exec, files, sessions, ports. `configure` changes
- * the settings that only control knows, `set_egress` the network policy or the credentials. When a sandbox has been idle or has reached its lifetime, control makes the
- * request `destroy` or, for idleness with `auto_hibernate`, `hibernate` itself.
+ * the settings that only control knows, `set_egress` the network policy or the credentials. When a sandbox has been idle
+ * or has reached its lifetime, control makes the request `destroy` or, for idleness with `auto_hibernate`, `hibernate`
+ * itself.
  */
 export const SANDBOX_REQUESTS = [
   'use',

@@ -1,34 +1,35 @@
 /** Wire forms of the measured usage of a sandbox. */
 import { z } from 'zod';
-import { Timestamp } from '../fields.ts';
+import { Moment, Timestamp } from '../fields.ts';
 
 /** Time between two measurements, and how long they are kept. */
-const SAMPLE_S = 10;
-const KEPT_S = 3600;
+export const METRICS_SAMPLE_S = 10;
+export const METRICS_KEPT_S = 3600;
 
-const STEP_ERROR = `must be a multiple of ${SAMPLE_S} from ${SAMPLE_S} to ${KEPT_S} (seconds)`;
-const SINCE_ERROR = 'must be an ISO 8601 time, such as 2026-11-21T06:30:00.000Z';
+const STEP_ERROR = `must be a multiple of ${METRICS_SAMPLE_S} from ${METRICS_SAMPLE_S} to ${METRICS_KEPT_S} (seconds)`;
 
 const Count = z.int().nonnegative();
 
 /** Query of `GET /v1/runs/{id}/metrics`. */
 export const MetricsQuery = z.strictObject({
-  since: z.iso
-    .datetime({ offset: true, error: SINCE_ERROR })
-    .optional()
-    .describe('Only points of the series that end later. Default: an hour ago.'),
+  since: Moment.optional().describe('Only points of the series that end later. Default: an hour ago.'),
   step: z
     .string({ error: STEP_ERROR })
     .refine((text) => /^\d{1,4}$/.test(text) && isStep(Number(text)), { error: STEP_ERROR })
     .transform(Number)
-    .default(SAMPLE_S)
-    .meta({ type: 'integer', minimum: SAMPLE_S, maximum: KEPT_S, multipleOf: SAMPLE_S })
-    .describe(`Seconds of each point of the series. Default: ${SAMPLE_S}.`),
+    .default(METRICS_SAMPLE_S)
+    .meta({
+      type: 'integer',
+      minimum: METRICS_SAMPLE_S,
+      maximum: METRICS_KEPT_S,
+      multipleOf: METRICS_SAMPLE_S,
+    })
+    .describe(`Seconds of each point of the series. Default: ${METRICS_SAMPLE_S}.`),
 });
 export type MetricsQuery = z.infer<typeof MetricsQuery>;
 
 function isStep(seconds: number): boolean {
-  return seconds >= SAMPLE_S && seconds <= KEPT_S && seconds % SAMPLE_S === 0;
+  return seconds >= METRICS_SAMPLE_S && seconds <= METRICS_KEPT_S && seconds % METRICS_SAMPLE_S === 0;
 }
 
 const CpuUtilization = z

@@ -2,6 +2,7 @@
  * Measurements of the runner, as control reads them; see docs/reference/runner-protocol.md. All are of the host. Their
  * size does not grow with the number of VMs.
  */
+import { METRICS_KEPT_S, METRICS_SAMPLE_S } from '@coppice/contract';
 import { z } from 'zod';
 import { Accelerator, CapacityStatus, Confinement } from './runner-protocol.ts';
 
@@ -39,16 +40,13 @@ export const RunnerMetrics = z.object({
 });
 export type RunnerMetrics = z.infer<typeof RunnerMetrics>;
 
-/** Time between two measurements of a VM, and how long they are kept. */
-export const SAMPLE_S = 10;
-export const KEPT_S = 3600;
-const MAX_POINTS = KEPT_S / SAMPLE_S;
+const MAX_POINTS = METRICS_KEPT_S / METRICS_SAMPLE_S;
 
 /** Query of `GET /vms/{id}/metrics`. */
 export const VmMetricsQuery = z.object({
   /** Points that end later than this, in milliseconds since 1970. */
   since_ms: z.coerce.number().int().nonnegative().default(0),
-  step_s: z.coerce.number().int().min(SAMPLE_S).max(KEPT_S).multipleOf(SAMPLE_S).default(SAMPLE_S),
+  step_s: z.coerce.number().int().min(METRICS_SAMPLE_S).max(METRICS_KEPT_S).multipleOf(METRICS_SAMPLE_S).default(METRICS_SAMPLE_S),
 });
 export type VmMetricsQuery = z.infer<typeof VmMetricsQuery>;
 

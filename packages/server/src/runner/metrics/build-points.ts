@@ -1,5 +1,6 @@
 /** Builds a series of points from samples. */
-import { SAMPLE_S, type VmMetricsQuery, type VmPoint } from '../../lib/protocol/metrics-protocol.ts';
+import { METRICS_SAMPLE_S } from '@coppice/contract';
+import type { VmMetricsQuery, VmPoint } from '../../lib/protocol/metrics-protocol.ts';
 import type { VmSample } from './sample-ring.ts';
 
 /** Fields that only grow while a VM lives. */
@@ -30,7 +31,7 @@ export function buildPoints(
   vcpus: number,
 ): VmPoint[] {
   const changes = listChanges(samples).filter(({ last }) => last.atMs > since_ms);
-  const merged = step_s === SAMPLE_S ? changes : mergeSteps(changes, step_s * 1000);
+  const merged = step_s === METRICS_SAMPLE_S ? changes : mergeSteps(changes, step_s * 1000);
   return merged.map((change) => toPoint(change, vcpus));
 }
 

@@ -1,5 +1,5 @@
 /** The last samples of one VM, in a flat array: there may be hundreds of VMs, and each has an hour of samples. */
-import { KEPT_S, SAMPLE_S } from '../../lib/protocol/metrics-protocol.ts';
+import { METRICS_KEPT_S, METRICS_SAMPLE_S } from '@coppice/contract';
 
 /** A sample has the usage of a VM since it was started, except `memBytes` and `diskBytes`. */
 const FIELDS = [
@@ -21,7 +21,7 @@ const FIELDS = [
 export type VmSample = Record<(typeof FIELDS)[number], number>;
 
 /** A point lies between two samples. */
-const MAX_SAMPLES = KEPT_S / SAMPLE_S + 1;
+const MAX_SAMPLES = METRICS_KEPT_S / METRICS_SAMPLE_S + 1;
 /** Most sandboxes are short-lived: the array grows with the samples. */
 const FIRST_CAPACITY = 8;
 

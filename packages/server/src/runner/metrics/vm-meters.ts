@@ -8,14 +8,9 @@
  * runner process begins without any.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { AppError } from '@coppice/contract';
+import { AppError, METRICS_KEPT_S, METRICS_SAMPLE_S } from '@coppice/contract';
 import type { Logger } from 'pino';
-import {
-  KEPT_S,
-  SAMPLE_S,
-  type VmMetrics,
-  type VmMetricsQuery,
-} from '../../lib/protocol/metrics-protocol.ts';
+import type { VmMetrics, VmMetricsQuery } from '../../lib/protocol/metrics-protocol.ts';
 import type { TapTraffic } from '../network/kernel/tap-traffic.ts';
 import type { MeteredVm } from './metered-vm.ts';
 import { VmMeter } from './vm-meter.ts';
@@ -53,7 +48,7 @@ export class VmMeters implements Disposable {
     const vm = this.#options.findVm(id);
     const meter = vm === undefined ? this.#meters.get(id) : this.#meterOf(id);
     if (meter === undefined) throw new AppError('not_found', `there is no VM ${id}`);
-    const since_ms = Math.max(query.since_ms, Date.now() - KEPT_S * 1000);
+    const since_ms = Math.max(query.since_ms, Date.now() - METRICS_KEPT_S * 1000);
     const readTraffic = ({ unit }: MeteredVm): TapTraffic | undefined =>
       this.#options.readTraffic([unit]).get(unit);
     return meter.read(vm, { ...query, since_ms }, readTraffic);
@@ -61,7 +56,7 @@ export class VmMeters implements Disposable {
 
   #check(): Promise<void> {
     this.#checks += 1;
-    return this.sample({ onlyNew: (this.#checks * CHECK_MS) % (SAMPLE_S * 1000) !== 0 });
+    return this.sample({ onlyNew: (this.#checks * CHECK_MS) % (METRICS_SAMPLE_S * 1000) !== 0 });
   }
 
   /** Samples all VMs, or those without a sample. Does nothing while it is not done with the last samples. Never rejects. */
@@ -104,7 +99,7 @@ export class VmMeters implements Disposable {
 
   /** Drops the samples of sandboxes that have ended, that are hibernated for an hour, or that are too many. */
   #drop(vms: ReadonlyMap<string, MeteredVm>): void {
-    const oldest = Date.now() - KEPT_S * 1000;
+    const oldest = Date.now() - METRICS_KEPT_S * 1000;
     const left = [...this.#meters]
       .filter(([id]) => !vms.has(id))
       .map(([id, meter]) => ({ id, lastAtMs: meter.lastAtMs, isAlive: meter.leave() }))

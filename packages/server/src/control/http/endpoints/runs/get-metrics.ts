@@ -22,7 +22,7 @@ export function addGetMetrics(
     },
     handler: async ({ reach, organizationId, params: { id }, query: { since, step } }) => {
       await sandboxes.getDriver(reach, id);
-      const since_ms = since === undefined ? 0 : Math.max(0, Date.parse(since));
+      const since_ms = Math.max(0, since ?? 0);
       // It may wait for the guest.
       return openRequests.limit(organizationId, () =>
         measureSandbox(runner.measures, id, { since_ms, step_s: step }),
