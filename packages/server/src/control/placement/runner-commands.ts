@@ -2,8 +2,7 @@
 import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
-import { agentPath, askGuest, parseGuest, readGuest } from './guest-requests.ts';
-import { readLines } from './read-stream.ts';
+import { agentPath, askGuest, readGuest, readGuestLines } from './guest-requests.ts';
 import { get, send, type RunnerAnswer, type RunnerConnection } from './runner-connection.ts';
 
 const HEAD_DEADLINE_MS = 30_000;
@@ -11,8 +10,6 @@ const HEAD_DEADLINE_MS = 30_000;
 const MAX_COMMANDS = 512;
 const MAX_ANSWER_BYTES = 256 << 10;
 const MAX_LINE_BYTES = 4096;
-/** The agent sends an empty line every 30 s. */
-const WATCH_IDLE_MS = 100_000;
 
 const Count = z.int().min(0);
 
@@ -68,12 +65,9 @@ export class RunnerCommands {
 
   /** Yields commands that have ended, first all that the agent remembers, until `signal`. */
   async *watch(sandboxId: string, signal: AbortSignal): AsyncGenerator<GuestCommand> {
-    const { stream } = await askGuest(this.#connection, {
-      ...get(agentPath(sandboxId, 'commands/watch')),
-      signal,
-    });
-    const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: WATCH_IDLE_MS, signal };
-    for await (const line of readLines(stream, limits)) yield parseGuest(line, GuestCommand);
+    const request = { ...get(agentPath(sandboxId, 'commands/watch')), signal };
+    const answer = await askGuest(this.#connection, request);
+    yield* readGuestLines(answer, { schema: GuestCommand, maxLineBytes: MAX_LINE_BYTES, signal });
   }
 
   /** Opens output as frames. */

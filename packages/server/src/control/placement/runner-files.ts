@@ -15,8 +15,7 @@ import {
   type WatchFilesQuery,
 } from '@coppice/contract';
 import { z } from 'zod';
-import { agentPath, askGuest, parseGuest, readGuest } from './guest-requests.ts';
-import { readLines } from './read-stream.ts';
+import { agentPath, askGuest, readGuest, readGuestLines } from './guest-requests.ts';
 import { get, send, type RunnerAnswer, type RunnerConnection } from './runner-connection.ts';
 
 /** The agent ends a change of a tree after 45 s. */
@@ -28,8 +27,6 @@ const HEAD_DEADLINE_MS = 30_000;
 const WATCH_DEADLINE_MS = 60_000;
 /** A rename has two paths. */
 const MAX_LINE_BYTES = 64 << 10;
-/** The agent sends an empty line every 30 s. */
-const WATCH_IDLE_MS = 100_000;
 
 const ENTRY = { schema: FileDetails, maxBytes: MAX_ENTRY_BYTES };
 
@@ -87,10 +84,9 @@ export class RunnerFiles {
     sandboxId: string,
     { path, format, user, content, deadlineMs, signal }: Unpacking,
   ): Promise<UnpackResult> {
-    const query = { path, format, ...(user === undefined ? {} : { user }) };
     const request = {
       method: 'PUT' as const,
-      path: agentPath(sandboxId, 'files/archive', query),
+      path: agentPath(sandboxId, 'files/archive', { path, format, user }),
       headers: { 'content-type': 'application/octet-stream' },
       body: content,
       headDeadlineMs: deadlineMs,
@@ -115,13 +111,9 @@ export class RunnerFiles {
 }
 
 /** Yields changes until the stream ends. It may also have been cut off: only the change `ended` is an end. */
-export async function* readChanges(
-  { stream }: RunnerAnswer,
-  signal: AbortSignal,
-): AsyncGenerator<FileChange> {
-  const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: WATCH_IDLE_MS, signal };
+export async function* readChanges(answer: RunnerAnswer, signal: AbortSignal): AsyncGenerator<FileChange> {
   try {
-    for await (const line of readLines(stream, limits)) yield parseGuest(line, FileChange);
+    yield* readGuestLines(answer, { schema: FileChange, maxLineBytes: MAX_LINE_BYTES, signal });
   } catch (cause) {
     if (cause instanceof AppError) throw cause;
     throw new AppError('guest_unreachable', 'the watch of files was cut off', { cause });
