@@ -18,7 +18,7 @@ import type { ControlLimits } from '../control-config.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
 import { insist } from '../placement/insist.ts';
-import type { RunnerCommands, StartGuestCommand } from '../placement/runner-commands.ts';
+import type { GuestCommand, RunnerCommands, StartGuestCommand } from '../placement/runner-commands.ts';
 import type { Environments } from '../sandbox/environment/environments.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
@@ -78,48 +78,47 @@ export class Commands {
   /** Resolves when the command runs. */
   async start({ reach, sandboxId, id, request }: StartCommand): Promise<CommandRecord> {
     const driver = await this.#parts.sandboxes.getDriver(reach, sandboxId);
-    await driver.use(() => this.#startIn(driver, id, request));
-    return this.get({ reach, sandboxId, id });
+    const started = await driver.use(() => this.#startIn(driver, id, request));
+    const sandbox = await this.#parts.sandboxes.get(reach, sandboxId);
+    return buildCommandRecord(withCounts(await this.#find(sandboxId, id), started), sandbox);
   }
 
-  async #startIn(driver: SandboxDriver, id: string, request: CreateCommandRequest): Promise<void> {
+  async #startIn(driver: SandboxDriver, id: string, request: CreateCommandRequest): Promise<GuestCommand> {
     const { store, watch, environments } = this.#parts;
     const filled = await environments.fill(driver.row, request);
     using _ = watch.starting(driver, id);
-    const row = await this.#insert(driver, id, request);
-    try {
-      await this.#ask(driver.row.id, buildStart(id, filled));
-    } catch (error) {
+    await this.#insert(driver, id, request);
+    const started = await this.#ask(driver.row.id, buildStart(id, filled)).catch(async (error: unknown) => {
       if (!(error instanceof AppError) || NO_ANSWER.has(error.code)) throw outcomeUnknown(error);
-      await watch.recorder.lose(row);
+      await watch.recorder.lose(await this.#find(driver.row.id, id));
       throw error;
-    }
+    });
     await store.update({ id, state: 'starting' }, { state: 'running' });
+    return started;
   }
 
   async #insert(
     { row: { id: sandbox_id, organization_id } }: SandboxDriver,
     id: string,
     { command, tag }: CreateCommandRequest,
-  ): Promise<CommandRow> {
+  ): Promise<void> {
     const { store, audit, clock } = this.#parts;
     const started_at = clock.wallMs();
     const row = { id, organization_id, sandbox_id, guest_id: id, command, tag: tag ?? null, started_at };
     await audit.commit(sandbox_id, commandNotes(command).opening, (transaction, start_seq) =>
       store.within(transaction).insert({ ...row, state: 'starting', start_seq }),
     );
-    return this.#find(sandbox_id, id);
   }
 
   /** The caller does not see a short outage of the runner. */
-  async #ask(sandboxId: string, start: StartGuestCommand): Promise<void> {
+  #ask(sandboxId: string, start: StartGuestCommand): Promise<GuestCommand> {
     const { runner, limits } = this.#parts;
     const patience = {
       deadlineMs: START_DEADLINE_MS,
       outageDeadlineMs: limits.runnerOutageDeadlineMs,
       onRepeat: () => undefined,
     };
-    await insist(patience, (leftMs) => runner.start(sandboxId, start, leftMs));
+    return insist(patience, (leftMs) => runner.start(sandboxId, start, leftMs));
   }
 
   /** Throws `not_found` if there is no such command within reach. */
@@ -134,8 +133,7 @@ export class Commands {
   async #count(row: CommandRow): Promise<CommandRow> {
     const inGuest = await this.#parts.runner.list(row.sandbox_id, COUNT_DEADLINE_MS).catch(() => []);
     const command = inGuest.find(({ id }) => id === row.guest_id);
-    if (command === undefined) return row;
-    return { ...row, output_bytes: command.output_bytes, dropped_bytes: command.dropped_bytes };
+    return command === undefined ? row : withCounts(row, command);
   }
 
   /** Lists newest first. */
@@ -225,6 +223,11 @@ function outcomeUnknown(cause: unknown): AppError {
   const message =
     'the sandbox gave no answer; whether the command runs is not known: list the commands, or repeat the request with the same Idempotency-Key';
   return new AppError('outcome_unknown', message, { cause });
+}
+
+/** Returns the row with the counts of a report, if the command runs: at its end they are in the row. */
+function withCounts(row: CommandRow, { output_bytes, dropped_bytes }: GuestCommand): CommandRow {
+  return row.state === 'running' ? { ...row, output_bytes, dropped_bytes } : row;
 }
 
 /** States of rows that a caller sees as this one. */

@@ -1,9 +1,7 @@
 /** Measures what control holds at the moment of a scrape. */
 import { Gauge, type Registry } from 'prom-client';
 import type { SandboxState } from '@coppice/contract';
-
-/** Live states; a sandbox that has ended is not counted. */
-const LIVE_STATES = ['creating', 'running', 'hibernated'] as const satisfies readonly SandboxState[];
+import { LIVE_STATES } from '../sandbox/record/live-list.ts';
 
 export interface ControlState {
   countSandboxes: () => ReadonlyMap<SandboxState, number>;

@@ -6,6 +6,7 @@ import {
   type SnapshotRecord,
 } from '@coppice/contract';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
+import { toTimestamp } from '../sandbox/record/record.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import { checkExpiry } from '../time/expiry.ts';
 import type { NewSnapshotRow, SnapshotRow } from './snapshot-tables.ts';
@@ -55,7 +56,7 @@ export function buildSnapshotRecord(row: SnapshotRow): SnapshotRecord {
     size_bytes: row.size_bytes,
     bound_to: row.bound_to,
     created_at: new Date(row.created_at).toISOString(),
-    expires_at: row.expires_at === null ? null : new Date(row.expires_at).toISOString(),
+    expires_at: toTimestamp(row.expires_at),
   };
 }
 

@@ -109,7 +109,7 @@ export class SnapshotStore {
       .select(ROW_COLUMNS)
       .where(isOfReach(reach))
       .where('status', '=', 'ready')
-      .where((where) => where.or([where('expires_at', 'is', null), where('expires_at', '>', now)]))
+      .where(hasNotExpired(now))
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')
       .limit(limit);
@@ -126,7 +126,7 @@ export class SnapshotStore {
       .select(sql<string>`coalesce(sum(size_bytes), 0)::text`.as('bytes'))
       .where('organization_id', '=', organizationId)
       .where('status', '=', 'ready')
-      .where((where) => where.or([where('expires_at', 'is', null), where('expires_at', '>', now)]))
+      .where(hasNotExpired(now))
       .executeTakeFirstOrThrow();
     return Number(bytes);
   }
@@ -209,6 +209,10 @@ export class SnapshotStore {
   async remove(id: string): Promise<void> {
     await this.#db.deleteFrom('snapshots').where('id', '=', id).where('status', '=', 'deleting').execute();
   }
+}
+
+function hasNotExpired(now: number): RawBuilder<boolean> {
+  return sql<boolean>`(expires_at IS NULL OR expires_at > ${now})`;
 }
 
 /** A snapshot belongs to the team of its sandbox. */

@@ -1,35 +1,17 @@
 /** Columns of a sandbox's row in memory: all but the variables of its processes, which environments.ts reads by id. */
 import { sql } from 'kysely';
+import { RECORD_COLUMNS } from './record.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
 
 const COLUMNS = [
-  'id',
+  ...RECORD_COLUMNS,
   'organization_id',
-  'team_id',
-  'status',
-  'status_reason',
-  'name',
-  'image',
-  'region',
-  'vcpus',
-  'mem_mib',
-  'disk_mib',
-  'timeout_s',
-  'max_lifetime_s',
-  'ends_at',
-  'labels',
-  'parent_id',
   'origin',
-  'auto_hibernate',
   'hibernation_id',
-  'hibernated_at',
   'rollback_id',
   'rollback_snapshot_id',
-  'create_ms',
-  'created_at',
   'last_active_at',
   'last_seen_at',
-  'ended_at',
   'boot_id',
   'created_boot_ms',
   'last_seen_boot_ms',
@@ -39,15 +21,10 @@ const COLUMNS = [
   'mem_peak_bytes',
   'uptime_ms',
   'cost_units',
-  'audit_key_id',
   'audit_stored_at',
   'network',
-  'cwd',
   'disk_id',
-  'disk_name',
   'disk_version',
-  'disk_recovered_version',
-  'disk_recovered_at',
   'rollback_disk_version',
 ] as const satisfies (keyof SandboxRow)[];
 

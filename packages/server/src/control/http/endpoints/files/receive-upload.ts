@@ -3,7 +3,7 @@ import type { UploadQuery, UploadResult } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import { logChange, TRANSFER_REFUSALS } from '../../../audit/logged-change.ts';
 import { FormFile, isForm } from '../../requests/form-file.ts';
-import { UPLOAD_DEADLINE_MS, watchForStall } from '../../requests/raw-body.ts';
+import { BODY_DEADLINE_MS, watchForStall } from '../../requests/raw-body.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
@@ -14,7 +14,7 @@ export type UploadParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'op
 /** Stores the body of an authenticated request as a file of a sandbox. */
 export async function receiveUpload(
   request: FastifyRequest,
-  { id, deadlineMs = UPLOAD_DEADLINE_MS, ...file }: UploadQuery & { id: string; deadlineMs?: number },
+  { id, deadlineMs = BODY_DEADLINE_MS, ...file }: UploadQuery & { id: string; deadlineMs?: number },
   { sandboxes, runner, audit, openRequests, limits }: UploadParts,
 ): Promise<UploadResult> {
   const driver = await sandboxes.getDriver(request.reach, id);

@@ -2,7 +2,7 @@ import { UnpackQuery, UnpackResult } from '@coppice/contract';
 import { logChange, TRANSFER_REFUSALS } from '../../../audit/logged-change.ts';
 import { answers, CONTENT } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
-import { addRawBodies, cutOff, UPLOAD_DEADLINE_MS, watchForStall } from '../../requests/raw-body.ts';
+import { addRawBodies, cutOff, BODY_DEADLINE_MS, watchForStall } from '../../requests/raw-body.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
@@ -36,7 +36,7 @@ export function addUploadArchive(app: App, { sandboxes, runner, audit, openReque
         const driver = await sandboxes.getDriver(reach, params.id);
         const path = resolvePath(driver.row, query.path);
         using stall = watchForStall(request, limits.transferStallMs, 'guest_unreachable');
-        const transfer = { content: request.raw, deadlineMs: UPLOAD_DEADLINE_MS, signal: stall.signal };
+        const transfer = { content: request.raw, deadlineMs: BODY_DEADLINE_MS, signal: stall.signal };
         let unpacked: UnpackResult | undefined;
         const append = (outcome: object) => {
           const { size = null, entries = null } = unpacked ?? {};
