@@ -46,7 +46,13 @@ const MAX_POINTS = METRICS_KEPT_S / METRICS_SAMPLE_S;
 export const VmMetricsQuery = z.object({
   /** Points that end later than this, in milliseconds since 1970. */
   since_ms: z.coerce.number().int().nonnegative().default(0),
-  step_s: z.coerce.number().int().min(METRICS_SAMPLE_S).max(METRICS_KEPT_S).multipleOf(METRICS_SAMPLE_S).default(METRICS_SAMPLE_S),
+  step_s: z.coerce
+    .number()
+    .int()
+    .min(METRICS_SAMPLE_S)
+    .max(METRICS_KEPT_S)
+    .multipleOf(METRICS_SAMPLE_S)
+    .default(METRICS_SAMPLE_S),
 });
 export type VmMetricsQuery = z.infer<typeof VmMetricsQuery>;
 
