@@ -95,6 +95,7 @@ export const LAYERS = [
     layers: [
       ['.', 'admin'],
       ['commands'],
+      ['calls'],
       ['attach', 'audit', 'completion', 'copy'],
       ['profiles'],
       ['output'],

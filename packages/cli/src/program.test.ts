@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import type { Command } from 'commander';
 import fc from 'fast-check';
 import { toCommandLine } from './attach/command-line.ts';
-import { parseMiB, parsePair, parseSeconds, whole } from './commands/parse-values.ts';
+import { parseMiB, parsePair, parseSeconds, whole } from './calls/parse-values.ts';
 import { listCandidates } from './completion/candidates.ts';
 import { SCRIPTS } from './completion/scripts.ts';
 import { buildProgram } from './program.ts';

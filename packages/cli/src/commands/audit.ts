@@ -6,8 +6,8 @@ import type { AuditEntry } from '../../../sdk/src/index.ts';
 import { VERDICT, verifyLog } from '../audit/verify-log.ts';
 import { write } from '../output/output.ts';
 import { toVisible } from '../output/visible-text.ts';
-import { action, addCommand, first } from './command-call.ts';
-import { findSandbox } from './find-sandbox.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
 
 interface DownloadOptions {
   output?: string;

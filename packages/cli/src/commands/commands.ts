@@ -6,10 +6,10 @@ import { formatAge, formatBytes } from '../output/quantities.ts';
 import type { Column } from '../output/table.ts';
 import { toVisible } from '../output/visible-text.ts';
 import type { Command, CommandInfo, Coppice } from '../../../sdk/src/index.ts';
-import { action, addCommand, first, guestCommand } from './command-call.ts';
-import { addProcessOptions, type ExecOptions } from './exec-options.ts';
-import { findSandbox } from './find-sandbox.ts';
-import { parseSeconds, whole } from './parse-values.ts';
+import { action, addCommand, first, guestCommand } from '../calls/command-call.ts';
+import { addProcessOptions, type ExecOptions } from '../calls/exec-options.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
+import { parseSeconds, whole } from '../calls/parse-values.ts';
 
 const COLUMNS: readonly Column<CommandInfo>[] = [
   { head: 'ID', text: ({ id }) => id },

@@ -2,7 +2,7 @@ import { Argument, type Command } from 'commander';
 import { listCandidates } from '../completion/candidates.ts';
 import { SCRIPTS } from '../completion/scripts.ts';
 import { write } from '../output/output.ts';
-import { action, addCommand, first } from './command-call.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
 
 /** Adds `completion`, and `complete`, which its scripts call. */
 export function addCompletion(program: Command): void {

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { ForkError } from '../../../sdk/src/index.ts';
 import { describeFailure, EXIT } from '../output/failure.ts';
-import { action, addCommand, first } from './command-call.ts';
-import { findSandbox } from './find-sandbox.ts';
-import { collect, parsePair, parseSeconds, whole } from './parse-values.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
+import { collect, parsePair, parseSeconds, whole } from '../calls/parse-values.ts';
 
 const MAX_CHILDREN = 100;
 

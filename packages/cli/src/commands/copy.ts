@@ -5,8 +5,8 @@ import { download, downloadToStdout } from '../copy/download.ts';
 import { parsePlace } from '../copy/place.ts';
 import { upload, uploadStream } from '../copy/upload.ts';
 import { UsageError } from '../output/failure.ts';
-import { action, addCommand, type Call } from './command-call.ts';
-import { findSandbox } from './find-sandbox.ts';
+import { action, addCommand, type Call } from '../calls/command-call.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
 
 export function addCopy(program: Command): void {
   addCommand(program, {

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { action, addCommand, first } from './command-call.ts';
-import { addSandboxOptions, toCreateOptions, type SandboxOptions } from './sandbox-options.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
+import { addSandboxOptions, toCreateOptions, type SandboxOptions } from '../calls/sandbox-options.ts';
 
 export function addCreate(program: Command): void {
   const command = addCommand(program, {

@@ -2,9 +2,9 @@ import type { Command } from 'commander';
 import type { DiskInfo, DiskSnapshotInfo } from '../../../sdk/src/index.ts';
 import { formatAge, formatBytes } from '../output/quantities.ts';
 import type { Column, Field } from '../output/table.ts';
-import { action, addCommand, first } from './command-call.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
 import { Failure } from '../output/failure.ts';
-import { whole } from './parse-values.ts';
+import { whole } from '../calls/parse-values.ts';
 
 const COLUMNS: readonly Column<DiskInfo>[] = [
   { head: 'NAME', text: ({ name }) => name },

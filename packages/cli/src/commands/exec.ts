@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { runAttached } from '../attach/attached-command.ts';
 import { toCommandLine } from '../attach/command-line.ts';
-import { action, addCommand, first, guestCommand } from './command-call.ts';
-import { addExecOptions, toAttachedOptions, type ExecOptions } from './exec-options.ts';
-import { findSandbox } from './find-sandbox.ts';
+import { action, addCommand, first, guestCommand } from '../calls/command-call.ts';
+import { addExecOptions, toAttachedOptions, type ExecOptions } from '../calls/exec-options.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
 
 export function addExec(program: Command): void {
   const command = addCommand(program, {

@@ -2,8 +2,8 @@ import type { Command } from 'commander';
 import type { SandboxInfo } from '../../../sdk/src/index.ts';
 import { formatLabels, formatMiB, formatSeconds } from '../output/quantities.ts';
 import type { Field } from '../output/table.ts';
-import { action, addCommand, first } from './command-call.ts';
-import { findSandbox } from './find-sandbox.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
 
 export function addGet(program: Command): void {
   addCommand(program, {

@@ -2,9 +2,9 @@ import type { Command } from 'commander';
 import type { ImageInfo, ReadyShape } from '../../../sdk/src/index.ts';
 import { formatAge, formatBytes, formatMiB } from '../output/quantities.ts';
 import type { Column } from '../output/table.ts';
-import { action, addCommand, first } from './command-call.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
 import { shortenImage } from './list.ts';
-import { parseMiB, whole } from './parse-values.ts';
+import { parseMiB, whole } from '../calls/parse-values.ts';
 
 const COLUMNS: readonly Column<ImageInfo>[] = [
   { head: 'IMAGE', text: ({ image }) => shortenImage(image) },

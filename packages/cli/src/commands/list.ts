@@ -2,8 +2,8 @@ import type { Command } from 'commander';
 import type { Sandbox } from '../../../sdk/src/index.ts';
 import { formatAge, formatLabels, formatMiB, formatUntil } from '../output/quantities.ts';
 import type { Colour, Column } from '../output/table.ts';
-import { action, addCommand } from './command-call.ts';
-import { collect, parsePair, whole } from './parse-values.ts';
+import { action, addCommand } from '../calls/command-call.ts';
+import { collect, parsePair, whole } from '../calls/parse-values.ts';
 
 interface ListOptions {
   status?: string[];

@@ -4,7 +4,7 @@ import { Failure } from '../output/failure.ts';
 import { askKey, readKey } from '../profiles/ask-key.ts';
 import { openClient } from '../profiles/connection.ts';
 import { profilePath, readProfiles, requireProfileName, writeProfiles } from '../profiles/profile-file.ts';
-import { action, addCommand } from './command-call.ts';
+import { action, addCommand } from '../calls/command-call.ts';
 
 const DEFAULT_PROFILE = 'default';
 

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { getProfile } from '../profiles/connection.ts';
 import { readProfiles, writeProfiles } from '../profiles/profile-file.ts';
-import { action, addCommand, first } from './command-call.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
 
 /** Adds `logout`, `profiles` and `use`. */
 export function addProfiles(program: Command): void {

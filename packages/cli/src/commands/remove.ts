@@ -2,8 +2,8 @@ import type { Command } from 'commander';
 import type { DestroyResult } from '../../../sdk/src/index.ts';
 import { describeFailure, EXIT } from '../output/failure.ts';
 import { formatSeconds, formatUsd } from '../output/quantities.ts';
-import { action, addCommand } from './command-call.ts';
-import { findSandbox } from './find-sandbox.ts';
+import { action, addCommand } from '../calls/command-call.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
 
 const SECOND_MS = 1000;
 

@@ -3,9 +3,9 @@ import { runAttached } from '../attach/attached-command.ts';
 import { toCommandLine } from '../attach/command-line.ts';
 import { Ended, withSignals } from '../attach/signals.ts';
 import type { Coppice, Sandbox } from '../../../sdk/src/index.ts';
-import { action, addCommand, first, guestCommand } from './command-call.ts';
-import { addExecOptions, toAttachedOptions, type ExecOptions } from './exec-options.ts';
-import { addSandboxOptions, toCreateOptions, type SandboxOptions } from './sandbox-options.ts';
+import { action, addCommand, first, guestCommand } from '../calls/command-call.ts';
+import { addExecOptions, toAttachedOptions, type ExecOptions } from '../calls/exec-options.ts';
+import { addSandboxOptions, toCreateOptions, type SandboxOptions } from '../calls/sandbox-options.ts';
 
 type RunOptions = SandboxOptions & ExecOptions & { keep?: boolean };
 

@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { runInTerminal } from '../attach/attached-terminal.ts';
 import { toCommandLine } from '../attach/command-line.ts';
-import { action, addCommand, first } from './command-call.ts';
-import { findSandbox } from './find-sandbox.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
 
 interface ShellOptions {
   cwd?: string;

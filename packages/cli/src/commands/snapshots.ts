@@ -2,9 +2,9 @@ import type { Command } from 'commander';
 import type { SnapshotInfo } from '../../../sdk/src/index.ts';
 import { formatAge, formatBytes } from '../output/quantities.ts';
 import type { Column } from '../output/table.ts';
-import { action, addCommand } from './command-call.ts';
+import { action, addCommand } from '../calls/command-call.ts';
 import { shortenImage } from './list.ts';
-import { whole } from './parse-values.ts';
+import { whole } from '../calls/parse-values.ts';
 
 const COLUMNS: readonly Column<SnapshotInfo>[] = [
   { head: 'ID', text: ({ id }) => id },

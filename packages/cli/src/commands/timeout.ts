@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
 import { formatSeconds } from '../output/quantities.ts';
-import { action, addCommand, first } from './command-call.ts';
-import { findSandbox } from './find-sandbox.ts';
-import { parseOperand, parseSeconds } from './parse-values.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
+import { parseOperand, parseSeconds } from '../calls/parse-values.ts';
 
 export function addTimeout(program: Command): void {
   addCommand(program, {

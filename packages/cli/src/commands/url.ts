@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { action, addCommand, first } from './command-call.ts';
-import { findSandbox } from './find-sandbox.ts';
-import { parseOperand, parseSeconds, whole } from './parse-values.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
+import { parseOperand, parseSeconds, whole } from '../calls/parse-values.ts';
 
 const MAX_PORT = 65_535;
 

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { formatUsd } from '../output/quantities.ts';
-import { action, addCommand } from './command-call.ts';
+import { action, addCommand } from '../calls/command-call.ts';
 
 export function addUsage(program: Command): void {
   addCommand(program, {
