@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { Ended, withSignals } from '../attach/signals.ts';
+import { abortOnSignal, withSignals } from '../attach/signals.ts';
 import { CopyProgress } from '../copy/copy-progress.ts';
 import { download, downloadToStdout } from '../copy/download.ts';
 import { parsePlace } from '../copy/place.ts';
@@ -13,9 +13,10 @@ export function addCopy(program: Command): void {
     syntax: 'cp <source> <destination>',
     summary: 'copies files and directories into a sandbox or out of it',
     details:
-      'A place in a sandbox is <sandbox>:<path>; a path without a slash at its beginning is below /workspace. "-" is ' +
-      'standard input or output. A destination that is a directory, or ends with a slash, gets a copy of the same name; a source that ends with /. means the content of the directory. ' +
-      'Directories are copied with everything in them. Links that lead out of a copied directory of a sandbox are left out.',
+      'A place in a sandbox is <sandbox>:<path>; a path without a slash at its beginning starts at the working directory of the ' +
+      'sandbox. "-" is standard input or output. A destination that is a directory, or ends with a slash, gets a copy of ' +
+      'the same name; a source that ends with /. means the content of the directory. Permissions are kept as far as your ' +
+      'umask allows. Directories are copied with everything in them. Links that lead out of a copied directory of a sandbox are left out.',
     examples: [
       'coppice cp . run0123:/workspace/app',
       'coppice cp run0123:report.pdf .',
@@ -27,15 +28,8 @@ export function addCopy(program: Command): void {
 /** Copies. A signal ends the copy, and a file that is half written is removed; a second Ctrl-C does not wait for that. */
 async function copy(call: Call<object>): Promise<void> {
   const controller = new AbortController();
-  const end = (reason: Ended): void => controller.abort(reason);
-  const onInterrupt = (count: number): void => {
-    end(new Ended('SIGINT'));
-    if (count > 1) process.exit(new Ended('SIGINT').exitCode);
-  };
   try {
-    await withSignals({ onInterrupt, onEnd: end }, () =>
-      copyBetween(call, new CopyProgress(controller.signal)),
-    );
+    await withSignals(abortOnSignal(controller), () => copyBetween(call, new CopyProgress(controller)));
   } catch (error) {
     throw controller.signal.aborted ? controller.signal.reason : error;
   }
@@ -43,7 +37,7 @@ async function copy(call: Call<object>): Promise<void> {
 
 async function copyBetween(call: Call<object>, progress: CopyProgress): Promise<void> {
   const [source, destination] = [parsePlace(call.operands[0] ?? ''), parsePlace(call.operands[1] ?? '')];
-  const find = async (id: string) => findSandbox(call.connect(), id);
+  const find = async (id: string) => findSandbox(call.connect(), id, progress);
   if (source.kind !== 'sandbox' && destination.kind === 'sandbox') {
     const sandbox = await find(destination.sandbox);
     const to = destination.path;

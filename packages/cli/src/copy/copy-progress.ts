@@ -3,16 +3,26 @@ import { formatBytes } from '../output/quantities.ts';
 
 const REDRAW_MS = 100;
 
-/** Counts what a copy has done, and shows it on a terminal while the copy runs. Its signal ends the copy. */
+/** Counts what a copy has done, and shows it on a terminal while the copy runs. Its controller ends the copy. */
 export class CopyProgress {
   files = 0;
   bytes = 0;
   readonly #isShown = process.stderr.isTTY;
   #drawnAtMs = 0;
-  readonly signal: AbortSignal;
+  readonly #controller: AbortController;
 
-  constructor(signal: AbortSignal) {
-    this.signal = signal;
+  constructor(controller: AbortController) {
+    this.#controller = controller;
+  }
+
+  /** Aborted by a signal of the operating system, and by the first failure. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Ends the copy. */
+  abort(reason: unknown): void {
+    this.#controller.abort(reason);
   }
 
   addBytes(count: number): void {

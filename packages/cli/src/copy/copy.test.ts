@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { test } from 'node:test';
 import { requireName, staysInside } from './download.ts';
 import { eachOf } from './each-of.ts';
@@ -7,7 +8,8 @@ import { joinCommands } from './upload.ts';
 
 test('a place is in a sandbox, local, or a stream', () => {
   assert.deepEqual(parsePlace('run01:/a:b'), { kind: 'sandbox', sandbox: 'run01', path: '/a:b' });
-  assert.deepEqual(parsePlace('run01:x'), { kind: 'sandbox', sandbox: 'run01', path: '/workspace/x' });
+  assert.deepEqual(parsePlace('run01:x'), { kind: 'sandbox', sandbox: 'run01', path: 'x' });
+  assert.deepEqual(parsePlace('my build.1:x'), { kind: 'sandbox', sandbox: 'my build.1', path: 'x' });
   for (const path of ['x', './a:b', '/a:b', '../a:b', ''])
     assert.deepEqual(parsePlace(path), { kind: 'local', path });
   assert.deepEqual(parsePlace('-'), { kind: 'stream' });
@@ -71,8 +73,28 @@ test('work runs in a few lanes, and ends with the first failure', async () => {
     if (number === 5) throw new Error('five');
     done.push(number);
   };
-  await assert.rejects(eachOf(numbers(), 3, work), /five/u);
+  const failures: unknown[] = [];
+  const onFailure = (error: unknown) => failures.push(error);
+  await assert.rejects(eachOf(numbers(), { lanes: 3, work, onFailure }), /five/u);
+  assert.equal(failures.length, 1);
   assert.equal(most, 3);
   assert.equal(running, 0);
   assert.ok(done.length < 9, `${done.length} were done`);
+});
+
+test('work that runs is waited for, and told to end, when the items themselves fail', async () => {
+  const ending = new AbortController();
+  let isUndone = false;
+  async function* items() {
+    yield 1;
+    throw new Error('the list is broken');
+  }
+  const work = async (): Promise<void> => {
+    if (!ending.signal.aborted) await once(ending.signal, 'abort');
+    await new Promise((resolve) => setImmediate(resolve));
+    isUndone = true;
+  };
+  const copied = eachOf(items(), { lanes: 2, work, onFailure: (error) => ending.abort(error) });
+  await assert.rejects(copied, /the list is broken/u);
+  assert.ok(isUndone);
 });

@@ -4,8 +4,8 @@
  */
 import { randomBytes } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
-import { chmod, lstat, mkdir, rename, rm, stat, symlink } from 'node:fs/promises';
-import { basename, dirname, join, posix } from 'node:path';
+import { chmod, lstat, mkdir, realpath, rename, rm, stat, symlink } from 'node:fs/promises';
+import { dirname, join, posix } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { FileEntry, Sandbox } from '../../../sdk/src/index.ts';
@@ -13,10 +13,11 @@ import { Failure } from '../output/failure.ts';
 import { counted, type CopyProgress } from './copy-progress.ts';
 import { eachOf } from './each-of.ts';
 import { joinPath, lastName, meansContent } from './place.ts';
-import { isDirectory } from './sandbox-directory.ts';
+import { findFile } from './sandbox-file.ts';
 
 const LANES = 4;
 const PERMISSIONS = 0o777;
+const DEFAULT_MODE = 0o666;
 const NEW_FILE = 0o600;
 const MAX_DEPTH = 100;
 const MAX_ENTRIES = 1_000_000;
@@ -45,12 +46,13 @@ export async function download(
     (to.endsWith('/') || (await stat(to).catch(() => undefined))?.isDirectory() === true);
   const path = isInside ? join(to, lastName(from)) : to;
   const tree = new TreeDownload(sandbox, progress);
-  if (await isDirectory(sandbox, from)) {
+  const entry = await findFile(sandbox, from, { signal: progress.signal });
+  if (entry?.type === 'dir') {
     await tree.run(from, path);
     return { path, skipped: tree.skipped };
   }
-  const entry = await findEntry(sandbox, from);
-  const mode = entry === undefined ? undefined : parseMode(entry.mode);
+  // The mode of a link is that of no file.
+  const mode = entry?.type === 'file' ? parseMode(entry.mode) : undefined;
   await downloadFile(sandbox, { remote: from, local: path, mode }, progress);
   return { path, skipped: [] };
 }
@@ -81,7 +83,11 @@ class TreeDownload {
     // The user chose the destination itself, so it may be a link.
     await mkdir(to, { recursive: true });
     const files = this.#walk({ remote: from, local: to, inTree: '' }, 0);
-    await eachOf(files, LANES, (file) => downloadFile(this.#sandbox, file, this.#progress));
+    await eachOf(files, {
+      lanes: LANES,
+      work: (file) => downloadFile(this.#sandbox, file, this.#progress),
+      onFailure: (error) => this.#progress.abort(error),
+    });
   }
 
   async *#walk(
@@ -111,6 +117,10 @@ class TreeDownload {
       this.skipped.push(`${remote}: the link leads out of the directory`);
       return;
     }
+    if ((await lstat(local).catch(() => undefined))?.isDirectory() === true)
+      throw new Failure(
+        `${local} is a directory, and the sandbox has a link of this name: remove it, or copy to another place`,
+      );
     await rm(local, { force: true });
     await symlink(target, local);
   }
@@ -155,13 +165,15 @@ async function downloadFile(
   { remote, local, mode }: RemoteFile,
   progress: CopyProgress,
 ): Promise<void> {
+  await requireReplaceable(local);
   const stream = await sandbox.downloadStream(remote, { signal: progress.signal });
-  const next = join(dirname(local), `.${basename(local).slice(0, 200)}.${randomBytes(6).toString('hex')}`);
+  // Without the name of the file: that may have the greatest length already.
+  const next = join(dirname(local), `.coppice-${randomBytes(12).toString('hex')}`);
   try {
     const file = createWriteStream(next, { flags: 'wx', mode: NEW_FILE });
     await pipeline(toNode(counted(stream, progress)), file);
-    // The bits for other users' rights (set-user-ID) come from the guest and are not taken over.
-    await chmod(next, mode ?? PERMISSIONS & ~process.umask() & ~0o111);
+    // The guest chooses the mode: the umask keeps other users out, as for files that the user makes.
+    await chmod(next, (mode ?? DEFAULT_MODE) & ~process.umask());
     await rename(next, local);
   } catch (error) {
     await rm(next, { force: true });
@@ -170,17 +182,27 @@ async function downloadFile(
   progress.addFile();
 }
 
+/** Throws Failure unless the place is free, or has a file or a link. A rename would replace a device or a pipe, too. */
+async function requireReplaceable(local: string): Promise<void> {
+  const found = await lstat(local).catch(() => undefined);
+  if (found === undefined || found.isFile()) return;
+  if (found.isSymbolicLink() && !(await isSpecialDirectory(dirname(local)))) return;
+  throw new Failure(
+    found.isDirectory()
+      ? `${local} is a directory, and the sandbox has a file of this name: remove it, or copy to another place`
+      : `${local} is neither a file nor a link, and is not replaced: copy to "-" and redirect that, or to another place`,
+  );
+}
+
+/** Links such as `/dev/stdout` stand for open files. */
+async function isSpecialDirectory(path: string): Promise<boolean> {
+  return /^\/(?:dev$|proc\/)/u.test(await realpath(path));
+}
+
 function toNode(stream: ReadableStream<Uint8Array<ArrayBuffer>>): Readable {
   return Readable.fromWeb(stream);
 }
 
 function parseMode(text: string): number | undefined {
   return /^[0-7]{1,5}$/u.test(text) ? Number.parseInt(text, 8) & PERMISSIONS : undefined;
-}
-
-/** Finds a file in the list of its directory, for its permissions. */
-async function findEntry(sandbox: Sandbox, path: string): Promise<FileEntry | undefined> {
-  const name = lastName(path);
-  for await (const entry of sandbox.listFiles(posix.dirname(path))) if (entry.name === name) return entry;
-  return undefined;
 }

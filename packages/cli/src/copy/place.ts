@@ -7,17 +7,16 @@ export type Place =
   /** Standard input or output. */
   | { kind: 'stream' };
 
-const IN_SANDBOX = /^([A-Za-z0-9]+):(.*)$/su;
+const IN_SANDBOX = /^([^:/]+):(.*)$/su;
 
-/** Parses `ID:path`, a local path, or `-`. A local path with a colon needs a slash before it: `./a:b`. */
+/** Parses `sandbox:path`, a local path, or `-`. A local path with a colon needs a slash before it: `./a:b`. */
 export function parsePlace(text: string): Place {
   if (text === '-') return { kind: 'stream' };
   const match = IN_SANDBOX.exec(text);
   if (match?.[1] === undefined) return { kind: 'local', path: text };
   const path = match[2] ?? '';
   if (path === '') throw new UsageError(`${text}: name a path in the sandbox, such as ${text}/workspace`);
-  // The service resolves paths from the root.
-  return { kind: 'sandbox', sandbox: match[1], path: path.startsWith('/') ? path : `/workspace/${path}` };
+  return { kind: 'sandbox', sandbox: match[1], path };
 }
 
 /** Returns the last name of a path. Throws UsageError for a path without one, such as `/` and `..`. */

@@ -8,11 +8,11 @@ import { Failure, UsageError } from '../output/failure.ts';
 import { counted, type CopyProgress } from './copy-progress.ts';
 import { eachOf } from './each-of.ts';
 import { joinPath, lastName, meansContent } from './place.ts';
-import { isDirectory } from './sandbox-directory.ts';
+import { isDirectory } from './sandbox-file.ts';
 
 const LANES = 4;
 const PERMISSIONS = 0o777;
-/** Directories and links are made by commands of limited length. */
+/** Links are made by commands of limited length. */
 const MAX_COMMAND_LENGTH = 32_768;
 
 interface LocalFile {
@@ -29,7 +29,7 @@ export async function upload(
   const found = await stat(from).catch((error: unknown) => {
     throw new Failure(`${from} cannot be read: ${(error as Error).message}`);
   });
-  const isInside = !meansContent(from) && (to.endsWith('/') || (await isDirectory(sandbox, to)));
+  const isInside = !meansContent(from) && (to.endsWith('/') || (await isDirectory(sandbox, to, progress)));
   const target = isInside ? joinPath(to, lastName(from)) : to;
   if (found.isFile())
     await uploadFile(sandbox, { local: from, remote: target, mode: found.mode & PERMISSIONS }, progress);
@@ -48,11 +48,11 @@ export async function uploadStream(
   return to;
 }
 
-/** Copies a tree. Files carry their permissions; empty directories and symbolic links are made with a shell in the guest. */
+/** Copies a tree. Files carry their permissions. The service has no call for symbolic links: a shell in the guest makes them. */
 class TreeUpload {
   readonly #sandbox: Sandbox;
   readonly #progress: CopyProgress;
-  /** Commands that make what an upload cannot make. */
+  /** Commands that make links. */
   readonly #commands: string[] = [];
 
   constructor(sandbox: Sandbox, progress: CopyProgress) {
@@ -61,13 +61,17 @@ class TreeUpload {
   }
 
   async run(from: string, to: string): Promise<void> {
-    await eachOf(this.#walk(from, to), LANES, (file) => uploadFile(this.#sandbox, file, this.#progress));
+    await eachOf(this.#walk(from, to), {
+      lanes: LANES,
+      work: (file) => uploadFile(this.#sandbox, file, this.#progress),
+      onFailure: (error) => this.#progress.abort(error),
+    });
     for (const batch of joinCommands(this.#commands)) await this.#exec(batch);
   }
 
   async *#walk(local: string, remote: string): AsyncGenerator<LocalFile> {
     const names = await readdir(local);
-    if (names.length === 0) this.#commands.push(`mkdir -p -- ${quote(remote)}`);
+    if (names.length === 0) await this.#sandbox.files.mkdir(remote, { signal: this.#progress.signal });
     for (const name of names) {
       const [path, target] = [join(local, name), joinPath(remote, name)];
       const found = await lstat(path);
@@ -83,8 +87,7 @@ class TreeUpload {
 
   async #exec(commands: string): Promise<void> {
     const { exitCode, stderr } = await this.#sandbox.exec(commands, { signal: this.#progress.signal });
-    if (exitCode !== 0)
-      throw new Failure(`the sandbox could not make empty directories and links: ${stderr.trim()}`);
+    if (exitCode !== 0) throw new Failure(`the sandbox could not make symbolic links: ${stderr.trim()}`);
   }
 }
 
