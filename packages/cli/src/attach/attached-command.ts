@@ -3,7 +3,12 @@
  *
  *   Ctrl-C ─► SIGINT to the command ─ Ctrl-C ─► SIGKILL ─ no end within a second ─► the connection is closed, which kills it
  */
-import type { Sandbox, SpawnedCommand, SpawnOptions } from '../../../sdk/src/index.ts';
+import {
+  CoppiceError,
+  type Sandbox,
+  type SpawnedCommand,
+  type SpawnOptions,
+} from '../../../sdk/src/index.ts';
 import { EXIT } from '../output/failure.ts';
 import { write, type Output } from '../output/output.ts';
 import { Ended, withSignals } from './signals.ts';
@@ -16,40 +21,47 @@ export interface AttachedOptions extends SpawnOptions {
   hasInput: boolean;
 }
 
-/** Runs the command to its end and returns its exit code. Throws Ended if a signal ended this process first. */
+/**
+ * Runs the command to its end and returns its exit code. Throws Ended if a signal ended this process first, also while the
+ * connection opens.
+ */
 export async function runAttached(
   sandbox: Sandbox,
   command: string,
   { options, out }: { options: AttachedOptions; out: Output },
 ): Promise<number> {
   const { hasInput, ...spawn } = options;
-  const spawned = await sandbox.spawn(command, spawn);
-  let reason: Ended | undefined;
-  const end = (ended: Ended): void => {
-    reason ??= ended;
-    void spawned.close();
-  };
+  const controller = new AbortController();
+  const { signal } = controller;
+  const abort = (reason: Ended): void => controller.abort(reason);
+  let spawned: SpawnedCommand | undefined;
   const onInterrupt = (count: number): void => {
+    if (spawned === undefined) return abort(new Ended('SIGINT'));
     if (count === 1) return spawned.kill('INT');
     spawned.kill('KILL');
-    setTimeout(() => end(new Ended('SIGINT')), KILL_DEADLINE_MS).unref();
+    setTimeout(() => abort(new Ended('SIGINT')), KILL_DEADLINE_MS).unref();
   };
-  try {
-    return await withSignals({ onInterrupt, onEnd: end }, () => relay(spawned, { hasInput, out }));
-  } catch (error) {
-    throw reason ?? error;
-  } finally {
-    await spawned.close();
-  }
+  return withSignals({ onInterrupt, onEnd: abort }, async () => {
+    try {
+      spawned = await sandbox.spawn(command, { ...spawn, signal });
+      return await relay(spawned, { hasInput, out });
+    } catch (error) {
+      throw signal.aborted ? signal.reason : error;
+    } finally {
+      await spawned?.close();
+    }
+  });
 }
 
 async function relay(
   command: SpawnedCommand,
   { hasInput, out }: { hasInput: boolean; out: Output },
 ): Promise<number> {
-  // Of the input only a failure is of interest: the command may end before it, or long after it.
   const failed = new Promise<never>((_, reject) => {
-    pumpInput(command, hasInput).catch(reject);
+    pumpInput(command, hasInput).catch((error: unknown) => {
+      // The output, which is read to its end first, says how the command or the connection ended.
+      if (!(error instanceof CoppiceError) || error.code === 'timeout') reject(error);
+    });
   });
   return Promise.race([pumpOutput(command, out), failed]);
 }

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import { runAttached } from '../attach/attached-command.ts';
 import { toCommandLine } from '../attach/command-line.ts';
-import { Ended, withSignals } from '../attach/signals.ts';
-import type { Coppice, Sandbox } from '../../../sdk/src/index.ts';
-import { action, addCommand, first, guestCommand } from '../calls/command-call.ts';
+import { abortOnSignal, withSignals } from '../attach/signals.ts';
+import type { Sandbox } from '../../../sdk/src/index.ts';
+import { action, addCommand, addGuestCommand, first } from '../calls/command-call.ts';
 import { addExecOptions, toAttachedOptions, type ExecOptions } from '../calls/exec-options.ts';
 import { addSandboxOptions, toCreateOptions, type SandboxOptions } from '../calls/sandbox-options.ts';
 
@@ -20,50 +20,47 @@ export function addRun(program: Command): void {
       'coppice run coppice/base:1 -- node --version',
       'coppice run --mem 2g --allow pypi.org --allow files.pythonhosted.org python:3.12-slim -- pip download numpy',
     ],
-  }).addArgument(guestCommand());
+  });
+  addGuestCommand(command, '<command...>');
   addExecOptions(addSandboxOptions(command))
     .option('--keep', 'does not destroy the sandbox, and prints its id on standard error')
     .action(
       action<RunOptions>(async (call) => {
         const { options, out } = call;
-        const sandbox = await out.during(
-          'creating the sandbox …',
-          createOrEnd(call.connect(), first(call), options),
-        );
-        try {
-          if (options.keep === true) out.note(sandbox.id);
+        const { keep } = options;
+        const created = () =>
+          out.during(
+            'creating the sandbox …',
+            call.connect().sandboxes.create(toCreateOptions(first(call), options)),
+          );
+        return inSandbox(created, { keep: keep === true }, (sandbox) => {
+          if (keep === true) out.note(sandbox.id);
           const line = toCommandLine(call.operands.slice(1));
-          return await runAttached(sandbox, line, { options: toAttachedOptions(options), out });
-        } finally {
-          if (options.keep !== true) await destroy(sandbox);
-        }
+          return runAttached(sandbox, line, { options: toAttachedOptions(options), out });
+        });
       }),
     );
 }
 
-/** Destroys the sandbox, also when a signal arrives meanwhile. Only a second Ctrl-C leaves it to its idle timeout. */
-async function destroy(sandbox: Sandbox): Promise<void> {
-  const onInterrupt = (count: number): void => {
-    if (count > 1) process.exit(new Ended('SIGINT').exitCode);
-  };
-  await withSignals({ onInterrupt, onEnd: () => undefined }, () => sandbox[Symbol.asyncDispose]());
-}
-
 /**
- * Creates the sandbox. After a signal it waits for the end of the create, to destroy the sandbox: a second Ctrl-C does not
- * wait.
+ * Works in a new sandbox and destroys it, also after a signal at any time: after one during the create it waits for the
+ * sandbox. Only a second Ctrl-C leaves the sandbox to its idle timeout.
  */
-async function createOrEnd(client: Coppice, image: string, options: SandboxOptions): Promise<Sandbox> {
-  let reason: Ended | undefined;
-  const onEnd = (ended: Ended): void => void (reason ??= ended);
-  const onInterrupt = (count: number): void => {
-    onEnd(new Ended('SIGINT'));
-    if (count > 1) process.exit(reason?.exitCode);
-  };
-  const sandbox = await withSignals({ onInterrupt, onEnd }, () =>
-    client.sandboxes.create(toCreateOptions(image, options)),
-  );
-  if (reason === undefined) return sandbox;
-  await destroy(sandbox);
-  throw reason;
+async function inSandbox(
+  create: () => Promise<Sandbox>,
+  { keep }: { keep: boolean },
+  work: (sandbox: Sandbox) => Promise<number>,
+): Promise<number> {
+  const ending = new AbortController();
+  return withSignals(abortOnSignal(ending), async () => {
+    const sandbox = await create();
+    // Its id is not known to the user yet.
+    const isKept = keep && !ending.signal.aborted;
+    try {
+      ending.signal.throwIfAborted();
+      return await work(sandbox);
+    } finally {
+      if (!isKept) await sandbox[Symbol.asyncDispose]();
+    }
+  });
 }
