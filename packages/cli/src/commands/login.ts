@@ -2,8 +2,8 @@ import type { Command } from 'commander';
 import { CoppiceError, DEFAULT_BASE_URL } from '../../../sdk/src/index.ts';
 import { Failure } from '../output/failure.ts';
 import { askKey, readKey } from '../profiles/ask-key.ts';
-import { openClient } from '../profiles/connection.ts';
-import { profilePath, readProfiles, requireProfileName, writeProfiles } from '../profiles/profile-file.ts';
+import { chooseAddress, openClient } from '../profiles/connection.ts';
+import { changeProfiles, profilePath, readProfiles, requireProfileName } from '../profiles/profile-file.ts';
 import { action, addCommand } from '../calls/command-call.ts';
 
 const DEFAULT_PROFILE = 'default';
@@ -26,14 +26,15 @@ export function addLogin(program: Command): void {
     .action(
       action<{ keyStdin?: boolean }>(async ({ options, out }) => {
         const name = requireProfileName(options.profile ?? DEFAULT_PROFILE);
-        const file = readProfiles();
-        const given = options.url ?? process.env['SANDBOX_BASE_URL'] ?? '';
-        const url = given === '' ? (file.profiles.get(name)?.url ?? DEFAULT_BASE_URL) : given;
+        const given = chooseAddress(options.url, process.env);
+        const url = given === '' ? (readProfiles().profiles.get(name)?.url ?? DEFAULT_BASE_URL) : given;
         const key =
           options.keyStdin === true ? await readKey(process.stdin) : await askKey(`API key for ${url}: `);
         const baseUrl = await checkKey(key, url);
-        file.profiles.set(name, { url: baseUrl, key });
-        writeProfiles({ ...file, current: name });
+        await changeProfiles(({ profiles }) => ({
+          current: name,
+          profiles: new Map([...profiles, [name, { url: baseUrl, key }]]),
+        }));
         if ((process.env['SANDBOX_API_KEY'] ?? '') !== '')
           out.note(
             'SANDBOX_API_KEY is set and precedes this profile: unset it, or name --profile in each call.',

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { getProfile } from '../profiles/connection.ts';
-import { readProfiles, writeProfiles } from '../profiles/profile-file.ts';
+import { changeProfiles, readProfiles } from '../profiles/profile-file.ts';
 import { action, addCommand, first } from '../calls/command-call.ts';
 
 /** Adds `logout`, `profiles` and `use`. */
@@ -12,12 +12,13 @@ export function addProfiles(program: Command): void {
     examples: ['coppice logout', 'coppice logout --profile work'],
   }).action(
     action(async ({ options, out }) => {
-      const file = readProfiles();
-      const name = options.profile ?? file.current;
+      const name = options.profile ?? readProfiles().current;
       if (name === null) return out.note('There is no current profile.');
-      getProfile(file, name);
-      file.profiles.delete(name);
-      writeProfiles({ ...file, current: file.current === name ? null : file.current });
+      await changeProfiles((file) => {
+        getProfile(file, name);
+        file.profiles.delete(name);
+        return { ...file, current: file.current === name ? null : file.current };
+      });
       return out.result({ profile: name }, `Removed profile "${name}".`);
     }),
   );
@@ -42,9 +43,12 @@ export function addProfiles(program: Command): void {
     examples: ['coppice use work'],
   }).action(
     action(async (call) => {
-      const [name, file] = [first(call), readProfiles()];
-      const { url } = getProfile(file, name);
-      writeProfiles({ ...file, current: name });
+      const name = first(call);
+      const { profiles } = await changeProfiles((file) => {
+        getProfile(file, name);
+        return { ...file, current: name };
+      });
+      const url = profiles.get(name)?.url;
       await call.out.result({ profile: name, url }, `Using ${url} (profile "${name}").`);
     }),
   );

@@ -4,7 +4,7 @@
  *   --profile ─► SANDBOX_API_KEY, with --url or SANDBOX_BASE_URL ─► the profile of --url or SANDBOX_BASE_URL ─► the current profile
  */
 import { WebSocket } from 'ws';
-import { Coppice, type WebSocketConstructor } from '../../../sdk/src/index.ts';
+import { Coppice, DEFAULT_BASE_URL, type WebSocketConstructor } from '../../../sdk/src/index.ts';
 import { Failure, UsageError } from '../output/failure.ts';
 import { readProfiles, type Profile, type ProfileFile } from './profile-file.ts';
 
@@ -53,9 +53,9 @@ export function chooseSource(
     if (url !== undefined) throw new UsageError('--profile names the address, too: leave out --url');
     return toSource(getProfile(read(), profile));
   }
+  const address = chooseAddress(url, env);
   const key = env['SANDBOX_API_KEY'] ?? '';
   if (key !== '') return { key, url };
-  const address = url ?? env['SANDBOX_BASE_URL'] ?? '';
   const file = read();
   if (address !== '') return toSource(getProfileOf(file, address));
   if (file.current !== null) return toSource(getProfile(file, file.current));
@@ -64,6 +64,22 @@ export function chooseSource(
       ? 'there is no key yet: run "coppice login", or set SANDBOX_API_KEY'
       : 'no profile is chosen: run "coppice use <name>" ("coppice profiles" lists them)',
   );
+}
+
+/**
+ * Returns the address that the user names. Empty if there is none. Throws UsageError for one that is not valid, without the text:
+ * it may include a password.
+ */
+export function chooseAddress(url: string | undefined, env: NodeJS.ProcessEnv): string {
+  const [name, text] =
+    url === undefined ? ['SANDBOX_BASE_URL', env['SANDBOX_BASE_URL'] ?? ''] : ['--url', url];
+  if (text === '' && url === undefined) return '';
+  const parsed = URL.canParse(text) ? new URL(text) : undefined;
+  if (parsed === undefined || !/^https?:$/u.test(parsed.protocol))
+    throw new UsageError(`${name} must be an http or https address such as ${DEFAULT_BASE_URL}`);
+  if (parsed.username !== '' || parsed.password !== '' || parsed.search !== '' || parsed.hash !== '')
+    throw new UsageError(`${name} must not contain a user, a password, a query or a fragment`);
+  return text;
 }
 
 export function getProfile({ profiles }: ProfileFile, name: string): Profile {

@@ -13,10 +13,12 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, isAbsolute, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Failure } from '../output/failure.ts';
 
 /** A service, and the key for it. */
@@ -36,6 +38,10 @@ const PRIVATE_DIRECTORY = 0o700;
 const OTHERS = 0o077;
 const MAX_BYTES = 1 << 20;
 const VERSION = 1;
+/** A change takes milliseconds. */
+const STALE_MS = 10_000;
+const LOCK_DEADLINE_MS = 15_000;
+const LOCK_POLL_MS = 20;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/u;
 
 /** Returns the path of the file: in XDG_CONFIG_HOME, which the specification ignores unless it is absolute. */
@@ -58,25 +64,58 @@ export function readProfiles(path = profilePath()): ProfileFile {
   }
 }
 
-/** Writes the profiles, readable by the owner alone. */
-export function writeProfiles({ current, profiles }: ProfileFile, path = profilePath()): void {
+/**
+ * Reads the profiles, and writes what `change` makes of them, readable by the owner alone. Returns that. Of several processes
+ * one at a time does so: the file with the next version is also the lock.
+ */
+export async function changeProfiles(
+  change: (file: ProfileFile) => ProfileFile,
+  path = profilePath(),
+  deadlineMs = LOCK_DEADLINE_MS,
+): Promise<ProfileFile> {
   mkdirSync(dirname(path), { recursive: true, mode: PRIVATE_DIRECTORY });
-  const content = { version: VERSION, current, profiles: Object.fromEntries(profiles) };
-  const next = `${path}.${process.pid}.new`;
+  const next = `${path}.new`;
+  const file = await openNext(next, deadlineMs);
   try {
-    const file = openSync(next, 'wx', PRIVATE_FILE);
+    let changed: ProfileFile;
     try {
+      changed = change(readProfiles(path));
       fchmodSync(file, PRIVATE_FILE);
-      writeFileSync(file, `${JSON.stringify(content, undefined, 2)}\n`);
+      writeFileSync(file, formatProfiles(changed));
       fsyncSync(file);
     } finally {
       closeSync(file);
     }
     renameSync(next, path);
+    return changed;
   } catch (error) {
     rmSync(next, { force: true });
     throw error;
   }
+}
+
+/** Creates the file with the next version, once no other process has it. One that was killed leaves it, with keys. */
+async function openNext(next: string, deadlineMs: number): Promise<number> {
+  const endsAtMs = performance.now() + deadlineMs;
+  for (;;) {
+    try {
+      return openSync(next, 'wx', PRIVATE_FILE);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+    const found = statSync(next, { throwIfNoEntry: false });
+    if (found !== undefined && Date.now() - found.mtimeMs > STALE_MS) rmSync(next, { force: true });
+    else if (performance.now() > endsAtMs)
+      throw new Failure(
+        `another coppice is changing the profiles: try again, or remove ${next} if none runs`,
+      );
+    else await sleep(LOCK_POLL_MS);
+  }
+}
+
+function formatProfiles({ current, profiles }: ProfileFile): string {
+  const content = { version: VERSION, current, profiles: Object.fromEntries(profiles) };
+  return `${JSON.stringify(content, undefined, 2)}\n`;
 }
 
 /** Throws Failure for a name that is not 1–64 letters, digits, dots, dashes and underscores. */

@@ -1,24 +1,26 @@
 import assert from 'node:assert/strict';
 import {
   chmodSync,
-  existsSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { LoopbackServer } from '../../../sdk/src/testing/loopback-server.ts';
+import { CliUser } from '../testing/cli-process.ts';
 import { readKey } from './ask-key.ts';
 import { chooseSource, type GlobalOptions } from './connection.ts';
 import {
+  changeProfiles,
   profilePath,
   readProfiles,
   requireProfileName,
-  writeProfiles,
   type ProfileFile,
 } from './profile-file.ts';
 
@@ -43,16 +45,16 @@ test('the file lies in XDG_CONFIG_HOME if that is absolute, else in the home dir
   assert.equal(profilePath({ XDG_CONFIG_HOME: 'xdg', HOME: '/root' }), '/root/.config/coppice/config.json');
 });
 
-test('what is written is read again, in a file and a directory for the owner alone', () => {
+test('what is written is read again, in a file and a directory for the owner alone', async () => {
   const path = join(directory, 'new', 'coppice', 'config.json');
   assert.deepEqual(readProfiles(path), { current: null, profiles: new Map() });
   const before = process.umask(0);
-  writeProfiles(FILE, path);
+  assert.deepEqual(await changeProfiles(() => FILE, path), FILE);
   process.umask(before);
   assert.deepEqual(readProfiles(path), FILE);
   assert.equal(statSync(path).mode & 0o777, 0o600);
   assert.equal(statSync(join(path, '..')).mode & 0o777, 0o700);
-  writeProfiles({ current: null, profiles: new Map() }, path);
+  await changeProfiles(() => ({ current: null, profiles: new Map() }), path);
   assert.deepEqual(readdirSync(join(path, '..')), ['config.json']);
 });
 
@@ -79,15 +81,47 @@ test('a file that others may read, or that is damaged, is refused without its co
   }
 });
 
-test('a failed write leaves the file as it was', () => {
+test('a failed change leaves the file as it was, and nothing beside it', async () => {
   const path = join(directory, 'kept', 'config.json');
-  writeProfiles(FILE, path);
-  const next = `${path}.${process.pid}.new`;
-  writeFileSync(next, '');
-  assert.throws(() => writeProfiles({ current: null, profiles: new Map() }, path), { code: 'EEXIST' });
+  await changeProfiles(() => FILE, path);
+  const change = (): ProfileFile => {
+    throw new Error('no');
+  };
+  await assert.rejects(changeProfiles(change, path), /no/u);
   assert.deepEqual(readProfiles(path), FILE);
-  assert.ok(!existsSync(next));
-  assert.ok(readFileSync(path, 'utf8').includes(WORK.key));
+  assert.deepEqual(readdirSync(join(path, '..')), ['config.json']);
+});
+
+test('one process at a time changes the file, and what a killed one left is removed', async () => {
+  const path = join(directory, 'shared', 'config.json');
+  await changeProfiles(() => FILE, path);
+  const next = `${path}.new`;
+  writeFileSync(next, KEY);
+  await assert.rejects(
+    changeProfiles(() => FILE, path, 50),
+    /another coppice is changing the profiles: .*\.new/u,
+  );
+  assert.equal(readFileSync(next, 'utf8'), KEY);
+  utimesSync(next, 0, 0);
+  await changeProfiles((file) => ({ ...file, current: 'work' }), path, 50);
+  assert.equal(readProfiles(path).current, 'work');
+  assert.deepEqual(readdirSync(join(path, '..')), ['config.json']);
+});
+
+test('a login keeps the profiles that others stored while it waited for its key', async () => {
+  await using server = await LoopbackServer.answering(200, []);
+  using user = new CliUser();
+  const login = ['login', '--url', server.url, '--key-stdin', '--profile'];
+  const first = user.start(...login, 'first');
+  first.child.stdin?.write('cop_live_us_');
+  assert.equal((await user.run([...login, 'second'], KEY)).code, 0);
+  first.child.stdin?.end('first');
+  assert.equal((await first.result()).code, 0);
+  const listed = JSON.parse((await user.run(['profiles', '--json'])).stdout) as { name: string }[];
+  assert.deepEqual(
+    listed.map(({ name }) => name),
+    ['second', 'first'],
+  );
 });
 
 test('--profile precedes the environment, which precedes the current profile', () => {
