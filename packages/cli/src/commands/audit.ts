@@ -1,11 +1,12 @@
-import { once } from 'node:events';
-import { finished } from 'node:stream/promises';
-import { createWriteStream, type WriteStream } from 'node:fs';
+import { open, rm } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import type { AuditEntry } from '../../../sdk/src/index.ts';
+import { abortOnSignal, withSignals } from '../attach/signals.ts';
 import { VERDICT, verifyLog } from '../audit/verify-log.ts';
+import { Failure } from '../output/failure.ts';
 import { write } from '../output/output.ts';
-import { toVisible } from '../output/visible-text.ts';
+import { toVisible, toVisibleJson } from '../output/visible-text.ts';
 import { action, addCommand, first } from '../calls/command-call.ts';
 import { findSandbox } from '../calls/find-sandbox.ts';
 
@@ -29,7 +30,7 @@ export function addAudit(program: Command): void {
     details: '"coppice audit run0123" is short for "coppice audit get run0123".',
     examples: [
       'coppice audit run0123 > log.ndjson',
-      "COPPICE_TEAM_SECRET=cts_… coppice audit verify log.ndjson --head '57:sha256:…'",
+      "coppice audit verify log.ndjson --secret-file secret --head '57:sha256:…'",
     ],
   });
   addDownload(audit);
@@ -50,7 +51,10 @@ function addDownload(audit: Command): void {
       'coppice audit get run0123 --head > head.json',
     ],
   })
-    .option('-o, --output <file>', 'writes to this file, which must not exist')
+    .option(
+      '-o, --output <file>',
+      'writes to this file, which must not exist; without --follow, a part of a log is removed again',
+    )
     .option('-f, --follow', 'waits for further entries, until the sandbox has ended')
     .option('--head', 'writes number and hash of the last entry instead')
     .action(
@@ -58,12 +62,9 @@ function addDownload(audit: Command): void {
         const { output, follow, head } = call.options;
         const sandbox = await findSandbox(call.connect(), first(call));
         if (head === true) return call.out.event(await sandbox.auditHead());
-        const file = output === undefined ? undefined : await createFile(output);
-        for await (const entry of sandbox.audit({ follow }))
-          await write(file ?? process.stdout, toLine(entry));
-        if (file === undefined) return;
-        file.end();
-        await finished(file);
+        const read = (signal?: AbortSignal) => toLines(sandbox.audit({ follow, signal }));
+        if (output !== undefined) return writeNewFile(output, read, { keepsPart: follow === true });
+        for await (const line of read()) await write(process.stdout, line);
       }),
     );
 }
@@ -95,13 +96,36 @@ function addVerify(audit: Command): void {
     );
 }
 
-async function createFile(path: string): Promise<WriteStream> {
-  const file = createWriteStream(path, { flags: 'wx' });
-  await once(file, 'open');
-  return file;
+/** Returns the entries as the service sends them: their hashes cover these names. */
+async function* toLines(entries: AsyncIterable<AuditEntry>): AsyncGenerator<string> {
+  for await (const { seq, ts, sandboxId, event, data, hmac } of entries)
+    yield `${toVisibleJson({ seq, ts, sandbox_id: sandboxId, event, data, hmac })}\n`;
 }
 
-/** Returns the entry as the service sends it: its hash covers these names. */
-function toLine({ seq, ts, sandboxId, event, data, hmac }: AuditEntry): string {
-  return `${JSON.stringify({ seq, ts, sandbox_id: sandboxId, event, data, hmac })}\n`;
+/**
+ * Writes a file that does not exist yet. After a failure or a signal it removes what is written, because that looks like a whole
+ * log, unless the user expects a part.
+ */
+async function writeNewFile(
+  path: string,
+  read: (signal: AbortSignal) => AsyncIterable<string>,
+  { keepsPart }: { keepsPart: boolean },
+): Promise<void> {
+  const file = await open(path, 'wx').catch((error: NodeJS.ErrnoException) => {
+    const why = error.code === 'EEXIST' ? 'it exists already: remove it, or name another' : error.message;
+    throw new Failure(`--output: ${path} cannot be created: ${why}`);
+  });
+  const ending = new AbortController();
+  const { signal } = ending;
+  try {
+    await withSignals(abortOnSignal(ending), () => pipeline(read(signal), file.createWriteStream()));
+  } catch (error) {
+    if (!keepsPart) await rm(path, { force: true });
+    throw signal.aborted ? signal.reason : describeWrite(path, error);
+  }
+}
+
+function describeWrite(path: string, error: unknown): unknown {
+  const isOfFile = error instanceof Error && (error as NodeJS.ErrnoException).syscall === 'write';
+  return isOfFile ? new Failure(`--output: ${path} cannot be written: ${error.message}`) : error;
 }

@@ -5,7 +5,7 @@ import { CoppiceError } from '../../../sdk/src/index.ts';
 import { describeFailure } from './failure.ts';
 import { formatAge, formatBytes, formatLabels, formatSeconds, formatUntil, formatUsd } from './quantities.ts';
 import { formatFields, formatTable } from './table.ts';
-import { toVisible } from './visible-text.ts';
+import { toVisible, toVisibleJson } from './visible-text.ts';
 
 const COLUMNS = [
   { head: 'NAME', text: ({ name }: { name: string }) => name, colour: () => 'green' as const },
@@ -27,8 +27,13 @@ test('colours surround texts only where they are allowed', () => {
 });
 
 test('no text of a guest or of another person controls the terminal', () => {
-  const hostile = '\u001b]0;title\u0007\r\n\u009b31m\u202e';
-  assert.equal(toVisible(hostile), '\\u{1b}]0;title\\u{7}\\u{d}\\u{a}\\u{9b}31m\\u{202e}');
+  const hostile = '\u001b]0;title\u0007\r\n\u009b31m\u202e\u200f\u061c';
+  assert.equal(toVisible(hostile), '\\u{1b}]0;title\\u{7}\\u{d}\\u{a}\\u{9b}31m\\u{202e}\\u{200f}\\u{61c}');
+  for (const indent of [0, 2]) {
+    const json = toVisibleJson({ [hostile]: hostile }, indent);
+    assert.equal(toVisible(json.replaceAll('\n', '')), json.replaceAll('\n', ''));
+    assert.deepEqual(JSON.parse(json), { [hostile]: hostile });
+  }
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (name) => {
       const lines = formatTable([{ name, size: 1 }], COLUMNS, { colour: false }).split('\n');

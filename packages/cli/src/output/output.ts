@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
 import { formatFields, formatTable, type Column, type Field } from './table.ts';
-import { toVisible } from './visible-text.ts';
+import { toVisible, toVisibleJson } from './visible-text.ts';
 
 /** Calls that take longer are worth a remark. */
 const SLOW_MS = 1000;
@@ -35,7 +35,7 @@ export class Output {
 
   /** Writes one JSON object as a line, for results that arrive one after the other. */
   async event(value: object): Promise<void> {
-    await write(process.stdout, `${JSON.stringify(value)}\n`);
+    await write(process.stdout, `${toVisibleJson(value)}\n`);
   }
 
   /** Writes a remark for a person. */
@@ -61,13 +61,21 @@ export class Output {
 
   /** Writes one JSON document. */
   async json(value: unknown): Promise<void> {
-    await write(process.stdout, `${JSON.stringify(value, undefined, 2)}\n`);
+    await write(process.stdout, `${toVisibleJson(value, 2)}\n`);
   }
 }
 
 /** Writes data as it is. Resolves when there is room for more, so that a slow reader makes the guest wait. */
 export async function write(stream: Writable, data: string | Uint8Array): Promise<void> {
   if (!stream.write(data)) await once(stream, 'drain');
+}
+
+/** Waits until the reader of a stream has everything, or has left: the end of the process would drop what a pipe has no room for. */
+export async function flush(stream: Writable): Promise<void> {
+  await new Promise<void>((resolve) => {
+    stream.once('error', () => resolve());
+    stream.write('', () => resolve());
+  });
 }
 
 /** Returns whether colours may be used: on a terminal, unless NO_COLOR is set (https://no-color.org). */
