@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
 import type { AttachedOptions } from '../attach/attached-command.ts';
-import { parsePair, parseSeconds } from './parse-values.ts';
+import { addEnvironmentOptions, readEnvironment, type EnvironmentOptions } from './environment-options.ts';
+import { parseSeconds } from './parse-values.ts';
 
-export interface ExecOptions {
-  env?: Record<string, string>;
+export interface ExecOptions extends EnvironmentOptions {
   cwd?: string;
   user?: string;
   timeLimit?: number;
@@ -15,9 +15,8 @@ const NO_LIMIT_S = 86_400;
 
 /** Adds the options of a command in the guest, without its time limit. */
 export function addProcessOptions(command: Command): Command {
-  return command
-    .option('-e, --env <key=value>', 'environment variable; may be repeated', parsePair)
-    .option('-w, --cwd <directory>', "working directory (default: the image's, else /workspace)")
+  return addEnvironmentOptions(command)
+    .option('-w, --cwd <directory>', "working directory (default: the sandbox's)")
     .option('-u, --user <user>', "name, uid, name:group or uid:gid (default: the image's, else root)");
 }
 
@@ -33,6 +32,7 @@ export function addExecOptions(command: Command): Command {
 }
 
 /** Returns the options for the client. Keys that a person types belong to a terminal, which only a shell has. */
-export function toAttachedOptions({ env, cwd, user, timeLimit, input }: ExecOptions): AttachedOptions {
+export function toAttachedOptions({ cwd, user, timeLimit, input, ...rest }: ExecOptions): AttachedOptions {
+  const env = readEnvironment(rest);
   return { env, cwd, user, timeout: timeLimit ?? NO_LIMIT_S, hasInput: input && !process.stdin.isTTY };
 }
