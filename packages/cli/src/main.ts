@@ -3,15 +3,28 @@ import { readProfiles } from './profiles/profile-file.ts';
 import { toAttachedCode } from './attach/attached-command.ts';
 import { Ended, isGuarded } from './attach/signals.ts';
 import { describeFailure, EXIT, isUsage } from './output/failure.ts';
+import { flush } from './output/output.ts';
 import { buildProgram } from './program.ts';
 
 /** Commands that pass on the exit code of a command in the guest. */
 const ATTACHED = new Set(['exec', 'run', 'shell', 'wait']);
 
-/** Runs the command line of a user and returns the exit code. */
+/** Runs the command line of a user. Returns the exit code when all output is written. */
 export async function main(args: readonly string[], version: string): Promise<number> {
   endQuietly(process.stdout);
   endQuietly(process.stderr);
+  const code = await runProgram(args, version);
+  await Promise.all([flush(process.stdout), flush(process.stderr)]);
+  return code;
+}
+
+async function runProgram(args: readonly string[], version: string): Promise<number> {
+  if (process.platform === 'win32') {
+    process.stderr.write(
+      'coppice: Windows is not supported: run coppice in WSL, the Windows Subsystem for Linux\n',
+    );
+    return EXIT.failed;
+  }
   let last: Command | undefined;
   const note = (_: Command, command: Command): void => {
     last = command.hook('preSubcommand', note);

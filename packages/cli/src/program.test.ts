@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import fc from 'fast-check';
 import { toCommandLine } from './attach/command-line.ts';
@@ -75,6 +77,50 @@ test('commands, subcommands and options are completed', async () => {
   assert.deepEqual(await complete('create', '--jso'), ['--json']);
   assert.deepEqual(await complete('create', '--cpus', ''), []);
   assert.deepEqual(await complete('exec', 'run01', '--', 'l'), []);
+});
+
+test('nothing is completed within a command of the guest', async () => {
+  for (const words of [
+    ['exec', 'run01', 'grep', '-'],
+    ['shell', 'run01', 'htop', '--'],
+    ['run', 'img:1', 'x', ''],
+  ])
+    assert.deepEqual(await listCandidates(program, words), []);
+});
+
+test('the package is for no Windows, whose paths and permissions it does not know, and says so', () => {
+  const { os } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
+    os: string[];
+  };
+  assert.deepEqual(os, ['!win32']);
+  const preload = 'data:text/javascript,Object.defineProperty(process, "platform", { value: "win32" })';
+  const bin = fileURLToPath(new URL('../bin/coppice.mjs', import.meta.url));
+  const { status, stderr } = spawnSync(process.execPath, ['--import', preload, bin, 'ls'], {
+    encoding: 'utf8',
+  });
+  assert.deepEqual(
+    [status, stderr],
+    [1, 'coppice: Windows is not supported: run coppice in WSL, the Windows Subsystem for Linux\n'],
+  );
+});
+
+test('a global option may stand before and after the command, and the latter counts', () => {
+  const read = (...args: string[]): object => {
+    const parser = buildProgram('1');
+    let options = {};
+    for (const command of [parser.commands.find((one) => one.name() === 'images')])
+      command?.hook('preAction', (_, leaf) => {
+        options = { ...leaf.parent?.parent?.opts(), ...leaf.parent?.opts(), ...leaf.opts() };
+        throw new Error('parsed');
+      });
+    assert.throws(() => parser.parse(args, { from: 'user' }), /parsed/u);
+    return options;
+  };
+  assert.deepEqual(read('--json', '--profile', 'a', 'images', 'ls', '--profile', 'b'), {
+    json: true,
+    profile: 'b',
+  });
+  assert.deepEqual(read('images', '--json'), { json: true });
 });
 
 test('the scripts for shells are valid', () => {

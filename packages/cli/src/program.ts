@@ -1,4 +1,5 @@
-import { Command, Help } from 'commander';
+import { Command, Help, type Option } from 'commander';
+import { globalOptions } from './calls/command-call.ts';
 import { addAudit } from './commands/audit.ts';
 import { addCommands } from './commands/commands.ts';
 import { addCompletion } from './commands/completion.ts';
@@ -11,12 +12,14 @@ import { addGet } from './commands/get.ts';
 import { addImages } from './commands/images.ts';
 import { addList } from './commands/list.ts';
 import { addLogin } from './commands/login.ts';
+import { addMetrics } from './commands/metrics.ts';
 import { addProfiles } from './commands/profiles.ts';
 import { addRemove } from './commands/remove.ts';
 import { addRun } from './commands/run.ts';
 import { addShell } from './commands/shell.ts';
 import { addSnapshots } from './commands/snapshots.ts';
 import { addTimeout } from './commands/timeout.ts';
+import { addUpdate } from './commands/update.ts';
 import { addUrl } from './commands/url.ts';
 import { addUsage } from './commands/usage.ts';
 import { Failure } from './output/failure.ts';
@@ -40,6 +43,8 @@ const COMMANDS = [
   addRun,
   addList,
   addGet,
+  addUpdate,
+  addMetrics,
   addExec,
   addShell,
   addCommands,
@@ -63,14 +68,17 @@ export function buildProgram(version: string): Command {
     .version(version, '-V, --version', 'prints the version')
     .helpOption('-h, --help', 'prints this help')
     .helpCommand('help [command]', 'prints the help of a command')
-    .option('--profile <name>', 'uses this profile of "coppice profiles"')
-    .option('--url <address>', 'uses the service at this address')
-    .option('--json', 'prints JSON for programs')
-    .configureHelp({ showGlobalOptions: true, subcommandTerm: formatTerm })
+    .enablePositionalOptions()
+    .configureHelp({
+      showGlobalOptions: true,
+      subcommandTerm: formatTerm,
+      visibleGlobalOptions: listGlobalOptions,
+    })
     .configureOutput({ outputError: (text, print) => print(text.replace(/^error: /u, 'coppice: ')) })
     .showSuggestionAfterError()
     .exitOverride()
     .addHelpText('after', FIRST_STEPS);
+  for (const option of globalOptions()) program.addOption(option);
   for (const add of COMMANDS) add(program);
   addAdmin(program);
   return program;
@@ -90,6 +98,11 @@ function addAdmin(program: Command): void {
           'directory of the service',
       );
     });
+}
+
+/** The program's own `--version` is not known after the name of a command. */
+function listGlobalOptions(): Option[] {
+  return globalOptions();
 }
 
 /** Names and arguments without "[options]", which every command has. */

@@ -1,4 +1,4 @@
-import { Argument, type Command } from 'commander';
+import { Argument, Option, type Command } from 'commander';
 import type { Coppice } from '../../../sdk/src/index.ts';
 import { Output } from '../output/output.ts';
 import { connect, type GlobalOptions } from '../profiles/connection.ts';
@@ -31,13 +31,22 @@ export interface CommandText {
 }
 
 const ARGUMENTS: ReadonlyMap<string, string> = new Map([
-  ['sandbox', 'id of the sandbox, or the beginning of it'],
+  ['sandbox', 'name of the sandbox, or its id, of which the beginning is enough'],
   ['image', 'reference of the image, with a tag or a digest'],
   ['snapshot', 'id of the snapshot'],
   ['command-id', 'id of the command, as "commands start" prints it'],
 ]);
 
-/** Adds a command without its options and its work. */
+/** Returns the options of every command, which may stand before its name and after it. */
+export function globalOptions(): Option[] {
+  return [
+    new Option('--profile <name>', 'uses this profile of "coppice profiles"'),
+    new Option('--url <address>', 'uses the service at this address'),
+    new Option('--json', 'prints JSON for programs'),
+  ];
+}
+
+/** Adds a command with the options of every command, without its own options and its work. */
 export function addCommand(parent: Command, text: CommandText): Command {
   const { syntax, alias, summary, details, isDefault, examples } = text;
   const command = parent.command(syntax, { isDefault: isDefault === true }).summary(summary);
@@ -46,6 +55,8 @@ export function addCommand(parent: Command, text: CommandText): Command {
   for (const argument of command.registeredArguments)
     argument.description = ARGUMENTS.get(argument.name()) ?? argument.description;
   if (alias !== undefined) command.alias(alias);
+  // The help shows them once, as options of the whole program.
+  for (const option of globalOptions()) command.addOption(option.hideHelp());
   return command.addHelpText('after', `\nExamples:\n${examples.map((line) => `  ${line}\n`).join('')}`);
 }
 
@@ -54,7 +65,7 @@ export function action<Options extends object>(work: Work<Options>) {
   return async (...args: unknown[]): Promise<void> => {
     // Commander passes the command last.
     const command = args.at(-1) as Command;
-    const options = command.optsWithGlobals<Options & GlobalOptions>();
+    const options = readOptions(command) as Options & GlobalOptions;
     const code = await work({
       operands: command.args,
       options,
@@ -65,9 +76,30 @@ export function action<Options extends object>(work: Work<Options>) {
   };
 }
 
-/** The arguments that are the command in the guest, after the sandbox or the image. */
-export function guestCommand(): Argument {
-  return new Argument('<command...>', 'the command, after --; one argument is a line for /bin/sh');
+/** Returns the options of a command and of its parents. The one that is nearest to the command counts. */
+function readOptions(command: Command): object {
+  return { ...(command.parent === null ? {} : readOptions(command.parent)), ...command.opts() };
+}
+
+/**
+ * Adds the argument that is the command in the guest, after the sandbox or the image. Everything from its first word on
+ * belongs to the guest: `--url` in it must not send the key elsewhere, and `-n` must not change how it is run.
+ */
+export function addGuestCommand(command: Command, syntax: '<command...>' | '[command...]'): Command {
+  command.addArgument(
+    new Argument(syntax, 'the command; its options are its own. One argument is a line for /bin/sh'),
+  );
+  const parse = command.passThroughOptions().parseOptions.bind(command);
+  command.parseOptions = (args) => {
+    // Parsing ends at the first operand, the sandbox or the image. Options may follow that, too.
+    const begun = parse([...args]);
+    const [target, ...rest] = begun.operands;
+    const hasEnded = args.at(-begun.operands.length - 1) === '--';
+    if (target === undefined || begun.unknown.length > 0 || hasEnded) return begun;
+    const { operands, unknown } = parse(rest);
+    return { operands: [target, ...operands], unknown };
+  };
+  return command;
 }
 
 /** Returns the first operands, of which the parser has checked that they are there. */

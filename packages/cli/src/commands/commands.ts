@@ -1,12 +1,13 @@
-import type { Command as Parser } from 'commander';
+import { Option, type Command as Parser } from 'commander';
 import { toCommandLine } from '../attach/command-line.ts';
 import { EXIT, Failure } from '../output/failure.ts';
 import { write } from '../output/output.ts';
 import { formatAge, formatBytes } from '../output/quantities.ts';
 import type { Column } from '../output/table.ts';
 import { toVisible } from '../output/visible-text.ts';
-import type { Command, CommandInfo, Coppice } from '../../../sdk/src/index.ts';
-import { action, addCommand, first, guestCommand } from '../calls/command-call.ts';
+import type { Command, CommandInfo, CommandState, Coppice } from '../../../sdk/src/index.ts';
+import { action, addCommand, addGuestCommand, first } from '../calls/command-call.ts';
+import { readEnvironment } from '../calls/environment-options.ts';
 import { addProcessOptions, type ExecOptions } from '../calls/exec-options.ts';
 import { findSandbox } from '../calls/find-sandbox.ts';
 import { parseSeconds, whole } from '../calls/parse-values.ts';
@@ -34,6 +35,7 @@ export function addCommands(program: Parser): void {
   });
   addStart(commands);
   addListCommands(commands);
+  addGetCommand(commands);
   addLogs(commands);
   addWait(commands);
   addSignal(commands);
@@ -45,14 +47,16 @@ function addStart(commands: Parser): void {
     syntax: 'start <sandbox>',
     summary: 'starts a command and prints its id',
     examples: ['coppice commands start run0123 -- npm run build'],
-  }).addArgument(guestCommand());
+  });
+  addGuestCommand(command, '<command...>');
   addProcessOptions(command)
     .option('--tag <text>', 'text to find it again')
     .option('--time-limit <time>', 'kills the command after this time (default: never)', parseSeconds)
     .option('-i, --input', 'keeps its standard input open for "commands input"')
     .action(
       action<Omit<ExecOptions, 'input'> & { tag?: string; input?: boolean }>(async (call) => {
-        const { env, cwd, user, tag, timeLimit, input } = call.options;
+        const { cwd, user, tag, timeLimit, input } = call.options;
+        const env = readEnvironment(call.options);
         const sandbox = await findSandbox(call.connect(), first(call));
         const started = await sandbox.commands.start(toCommandLine(call.operands.slice(1)), {
           env,
@@ -74,18 +78,46 @@ function addListCommands(commands: Parser): void {
     summary: 'lists the commands of a sandbox',
     examples: ['coppice commands ls run0123 --tag build'],
   })
+    .addOption(
+      new Option('--state <state>', 'only those in this state').choices(['running', 'exited', 'lost']),
+    )
     .option('--tag <text>', 'only those with this tag')
     .option('--limit <count>', 'at most this many', whole(1))
     .action(
-      action<{ tag?: string; limit?: number }>(async (call) => {
+      action<{ state?: CommandState; tag?: string; limit?: number }>(async (call) => {
         const sandbox = await findSandbox(call.connect(), first(call));
-        const found = await sandbox.commands.list({ tag: call.options.tag, limit: call.options.limit });
+        const { state, tag, limit } = call.options;
+        const found = await sandbox.commands.list({ state, tag, limit });
         await call.out.list(
           found.map(({ record }) => record),
           COLUMNS,
         );
       }),
     );
+}
+
+function addGetCommand(commands: Parser): void {
+  addCommand(commands, {
+    syntax: 'get <sandbox> <command-id>',
+    summary: 'shows one command',
+    examples: ['coppice commands get run0123 cmd0123456789abcdef0123'],
+  }).action(
+    action(async (call) => {
+      const { record } = await findCommand(call.connect(), call.operands);
+      await call.out.record(record, [
+        ['id', record.id],
+        ['command', record.command],
+        ['state', record.state],
+        ['exit code', record.exitCode],
+        ['timed out', record.timedOut ? 'yes' : null],
+        ['tag', record.tag],
+        ['output', formatBytes(record.outputBytes)],
+        ['no longer kept', record.droppedBytes === 0 ? null : formatBytes(record.droppedBytes)],
+        ['started', record.startedAt],
+        ['ended', record.endedAt],
+      ]);
+    }),
+  );
 }
 
 function addLogs(commands: Parser): void {

@@ -3,7 +3,15 @@ import { ForkError } from '../../../sdk/src/index.ts';
 import { describeFailure, EXIT } from '../output/failure.ts';
 import { action, addCommand, first } from '../calls/command-call.ts';
 import { findSandbox } from '../calls/find-sandbox.ts';
-import { collect, parsePair, parseSeconds, whole } from '../calls/parse-values.ts';
+import {
+  addLifeOptions,
+  addProcessDefaults,
+  toLifeOptions,
+  toProcessDefaults,
+  type LifeOptions,
+  type ProcessDefaults,
+} from '../calls/sandbox-options.ts';
+import { collect, parseSeconds, whole } from '../calls/parse-values.ts';
 
 const MAX_CHILDREN = 100;
 
@@ -54,40 +62,31 @@ function addSnapshot(program: Command): void {
     examples: ['coppice snapshot run0123 --name installed', 'coppice restore $(coppice snapshot run0123)'],
   })
     .option('--name <text>', 'name for people')
+    .option('--expires-in <time>', 'time after which the service deletes it (default: never)', parseSeconds)
     .action(
-      action<{ name?: string }>(async (call) => {
+      action<{ name?: string; expiresIn?: number }>(async (call) => {
         const sandbox = await findSandbox(call.connect(), first(call));
-        const snapshot = await sandbox.snapshot({ name: call.options.name });
+        const snapshot = await sandbox.snapshot({
+          name: call.options.name,
+          expiresIn: call.options.expiresIn,
+        });
         await call.out.result(snapshot, snapshot.id);
       }),
     );
 }
 
-interface RestoreOptions {
-  timeout?: number;
-  label?: Record<string, string>;
-  maxLifetime?: number;
-  autoHibernate?: boolean;
-  networkProfile?: string;
-  disk?: string;
-}
-
 function addRestore(program: Command): void {
-  addCommand(program, {
+  const command = addCommand(program, {
     syntax: 'restore <snapshot>',
     summary: 'creates a sandbox from a snapshot and prints its id',
+    details: 'What no option gives is as in the sandbox of the snapshot. Only the name is not taken over.',
     examples: ['coppice restore snap0123456789abcdef0123 --timeout 1h'],
-  })
-    .option('--timeout <time>', 'idle time after which it is destroyed; 0: never', parseSeconds)
-    .option('--max-lifetime <time>', 'time after which it is destroyed even if it is in use', parseSeconds)
-    .option('--auto-hibernate', 'hibernates the idle sandbox instead of destroying it')
-    .option('--label <key=value>', 'label; may be repeated', parsePair)
-    .option('--network-profile <name>', 'network rules of the service, by name')
+  });
+  addProcessDefaults(addLifeOptions(command, "the snapshot's"))
     .option('--disk <name>', "name of the new persistent disk, if the snapshot's sandbox had one")
     .action(
-      action<RestoreOptions>(async (call) => {
-        const { timeout, label, maxLifetime, autoHibernate, networkProfile, disk } = call.options;
-        const settings = { timeout, labels: label, maxLifetime, autoHibernate, networkProfile, disk };
+      action<LifeOptions & ProcessDefaults>(async (call) => {
+        const settings = { ...toLifeOptions(call.options), ...toProcessDefaults(call.options) };
         const sandbox = await call.connect().sandboxes.restore(first(call), settings);
         await call.out.result(sandbox.record, sandbox.id);
       }),

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { runAttached } from '../attach/attached-command.ts';
 import { toCommandLine } from '../attach/command-line.ts';
-import { action, addCommand, first, guestCommand } from '../calls/command-call.ts';
+import { action, addCommand, addGuestCommand, first } from '../calls/command-call.ts';
 import { addExecOptions, toAttachedOptions, type ExecOptions } from '../calls/exec-options.ts';
 import { findSandbox } from '../calls/find-sandbox.ts';
 
@@ -18,7 +18,8 @@ export function addExec(program: Command): void {
       "coppice exec run0123 -- 'ls /workspace | wc -l'",
       'coppice exec run0123 -- psql app < dump.sql',
     ],
-  }).addArgument(guestCommand());
+  });
+  addGuestCommand(command, '<command...>');
   addExecOptions(command).action(
     action<ExecOptions>(async (call) => {
       const sandbox = await findSandbox(call.connect(), first(call));

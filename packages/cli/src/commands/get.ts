@@ -20,9 +20,10 @@ export function addGet(program: Command): void {
 }
 
 /** Returns the fields of a sandbox for a person. */
-function describeSandbox(record: SandboxInfo): Field[] {
+export function describeSandbox(record: SandboxInfo): Field[] {
   return [
     ['id', record.id],
+    ['name', record.name],
     ['status', record.statusReason === null ? record.status : `${record.status} (${record.statusReason})`],
     ['operation', record.operation],
     ['image', record.image],
@@ -30,6 +31,7 @@ function describeSandbox(record: SandboxInfo): Field[] {
     ['memory', formatMiB(record.memMiB)],
     ['scratch disk', formatMiB(record.diskMiB)],
     ['disk', record.disk?.name],
+    ['directory', record.cwd],
     ['labels', formatLabels(record.labels)],
     ['parent', record.parentId],
     ['created', record.createdAt],

@@ -7,6 +7,7 @@ import { collect, parsePair, whole } from '../calls/parse-values.ts';
 
 interface ListOptions {
   status?: string[];
+  name?: string;
   label?: Record<string, string>;
   limit?: number;
   quiet?: boolean;
@@ -21,6 +22,7 @@ export function shortenImage(image: string): string {
 
 const COLUMNS: readonly Column<Sandbox>[] = [
   { head: 'ID', text: ({ id }) => id },
+  { head: 'NAME', text: ({ name }) => name ?? '' },
   {
     head: 'STATUS',
     text: ({ status, record }) => record.operation ?? status,
@@ -46,13 +48,14 @@ export function addList(program: Command): void {
     ],
   })
     .option('--status <status>', 'only those in this state; may be repeated', collect)
+    .option('--name <text>', 'only the one with this name')
     .option('--label <key=value>', 'only those with this label; may be repeated', parsePair)
     .option('--limit <count>', 'at most this many', whole(1))
     .option('-q, --quiet', 'prints only the ids')
     .action(
       action<ListOptions>(async ({ options, out, connect }) => {
-        const { status, label, limit, quiet } = options;
-        const found = await connect().sandboxes.list({ status, labels: label, limit });
+        const { status, name, label, limit, quiet } = options;
+        const found = await connect().sandboxes.list({ status, name, labels: label, limit });
         if (out.isJson) await out.json(found.map(({ record }) => record));
         else if (quiet === true) for (const { id } of found) await out.result(id, id);
         else await out.list(found, COLUMNS);

@@ -24,6 +24,7 @@ export async function listCandidates(program: Command, words: readonly string[])
   const before = words.slice(0, -1);
   if (before.includes(END_OF_OPTIONS)) return [];
   const place = findPlace(program, before);
+  if (isInGuestCommand(place)) return [];
   const found = typed.startsWith('-') ? listOptions(place.command) : await listValues(place);
   return found.filter((text) => text.startsWith(typed));
 }
@@ -47,6 +48,12 @@ function findPlace(program: Command, words: readonly string[]): Place {
   return place;
 }
 
+/** Returns whether the place is after the first word of a command in the guest. */
+function isInGuestCommand({ command, operands }: Place): boolean {
+  const index = command.registeredArguments.findIndex((argument) => argument.name() === 'command');
+  return index !== -1 && operands.length > index;
+}
+
 async function listValues({ command, operands, option, options }: Place): Promise<string[]> {
   if (option !== undefined) return option.long === '--profile' ? listProfiles() : [];
   const children = operands.length === 0 ? command.commands.map((child) => child.name()) : [];
@@ -62,7 +69,10 @@ async function listValues({ command, operands, option, options }: Place): Promis
 async function listIds(argument: string, open: () => Coppice): Promise<string[]> {
   const limit = MAX_IDS;
   try {
-    if (argument === 'sandbox') return (await open().sandboxes.list({ limit })).map(({ id }) => id);
+    if (argument === 'sandbox')
+      return (await open().sandboxes.list({ limit })).flatMap(({ id, name }) =>
+        name === null ? id : [id, name],
+      );
     if (argument === 'snapshot') return (await open().snapshots.list({ limit })).map(({ id }) => id);
     if (argument === 'disk') return (await open().listDisks({ limit })).map(({ name }) => name);
     if (argument === 'image')
@@ -84,7 +94,7 @@ function listProfiles(): string[] {
 }
 
 function listOptions(command: Command): string[] {
-  return [...allOptions(command).map(({ long }) => long ?? ''), '--help'];
+  return [...new Set(allOptions(command).map(({ long }) => long ?? '')), '--help'];
 }
 
 function allOptions(command: Command): readonly Option[] {
