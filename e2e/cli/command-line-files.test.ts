@@ -94,20 +94,81 @@ describe('the command line, with files and over restarts', () => {
     assert.equal(sha256(readFileSync(local('bytes'))), sha256(bytes));
     const piped = await cli.startOnTerminal(`coppice cp ${id}:/tmp/bytes - | sha256sum`).result();
     assert.ok(piped.stdout.includes(sha256(bytes)), piped.stdout);
+    const slow = await cli.startOnTerminal(`coppice cp ${id}:/tmp/bytes - | (sleep 1; sha256sum)`).result();
+    assert.ok(slow.stdout.includes(sha256(bytes)), slow.stdout);
     const absent = await cli.run(['cp', `${id}:/tmp/absent`, '.']);
     assert.equal(absent.code, 1);
     assert.match(absent.stderr, /^coppice: .*absent/u);
     assert.equal((await cli.run(['cp', 'a', 'b'])).code, 2);
   });
 
+  test('a copy is open to no user whom the umask keeps out, also one of a link', async () => {
+    await cli.read(
+      'exec',
+      id,
+      '--',
+      'cd /tmp && echo x > wide && chmod 777 wide && ln -s wide link && ln -s /tmp to',
+    );
+    const line = `umask 027; coppice cp ${id}:/tmp/wide wide && coppice cp ${id}:/tmp/link linked && coppice cp ${id}:/tmp/to/wide far; stat -c %a wide linked far`;
+    const { stdout } = await cli.startOnTerminal(line).result();
+    assert.deepEqual(stdout.trim().split(/\s+/u), ['750', '640', '750']);
+    writeFileSync(local('wide'), 'new');
+    await cli.read('cp', 'wide', `${id}:/tmp/to`);
+    assert.equal(await cli.read('exec', id, 'cat', '/tmp/wide'), 'new');
+  });
+
+  test('a sandbox is found by its name, and its processes have its variables and its directory', async () => {
+    const secret = 'of my own environment';
+    process.env['CLI_TEST_TOKEN'] = secret;
+    const options = ['--name', 'named box', '-e', 'CLI_TEST_TOKEN', '-e', 'A=1', '--cwd', '/tmp'];
+    const named = await cli.read('create', '--mem', '256m', ...options, 'coppice/base:1');
+    delete process.env['CLI_TEST_TOKEN'];
+    assert.match(
+      await cli.read('ls', '--name', 'named box'),
+      new RegExp(`\\n${named} +named box +running`, 'u'),
+    );
+    const show = ['exec', 'named box', 'sh', '-c', 'echo $CLI_TEST_TOKEN, $A, $PWD'];
+    assert.equal(await cli.read(...show), `${secret}, 1, /tmp`);
+    writeFileSync(local('app.env'), 'A=2\nB=3\n');
+    await cli.read('cp', 'app.env', 'named box:app.env');
+    assert.equal(await cli.read('exec', 'named box', 'cat', '/tmp/app.env'), 'A=2\nB=3');
+    const taken = await cli.run(['create', '--name', 'named box', 'coppice/base:1']);
+    assert.equal(taken.code, 1);
+    const update = [
+      'update',
+      'named box',
+      '--name',
+      'box2',
+      '--env-from',
+      'app.env',
+      '--cwd',
+      '',
+      '--label',
+      'a=b',
+    ];
+    assert.match(await cli.read(...update), /^name: +box2\n(?:.*\n)*labels: +a=b$/mu);
+    assert.equal(
+      await cli.read('exec', 'box2', 'sh', '-c', 'echo $CLI_TEST_TOKEN, $A, $B, $PWD'),
+      ', 2, 3, /workspace',
+    );
+    assert.match(await cli.read('metrics', 'box2'), /^memory on the host: +\d.* of 256 MiB$/mu);
+    const { now } = JSON.parse(await cli.read('metrics', '--json', 'box2')) as {
+      now: { cpu: { usedSeconds: number } };
+    };
+    assert.ok(now.cpu.usedSeconds > 0);
+    assert.match(await cli.read('rm', 'box2'), new RegExp(`^${named} destroyed`, 'u'));
+  });
+
   test('an interrupted copy leaves no half of a file', async () => {
     await cli.read('exec', id, '--', 'truncate -s 3G /tmp/large');
     const running = cli.start('cp', `${id}:/tmp/large`, 'large');
-    await waitFor('the first bytes', () => readdirSync(cli.home).some((name) => name.startsWith('.large.')));
+    await waitFor('the first bytes', () =>
+      readdirSync(cli.home).some((name) => name.startsWith('.coppice-')),
+    );
     running.child.kill('SIGINT');
     assert.equal((await running.result()).code, 130);
     assert.deepEqual(
-      readdirSync(cli.home).filter((name) => name.includes('large')),
+      readdirSync(cli.home).filter((name) => /large|\.coppice-/u.test(name)),
       [],
     );
   });
@@ -118,8 +179,8 @@ describe('the command line, with files and over restarts', () => {
     await cli.read('exec', id, '--', script);
     const { code, stderr } = await cli.run(['cp', `${id}:evil`, 'evil']);
     assert.equal(code, 0, stderr);
-    assert.match(stderr, /left out \/workspace\/evil\/away: the link leads out/u);
-    assert.match(stderr, /left out \/workspace\/evil\/pipe: not a file/u);
+    assert.match(stderr, /left out evil\/away: the link leads out/u);
+    assert.match(stderr, /left out evil\/pipe: not a file/u);
     assert.deepEqual(readdirSync(local('evil')).toSorted(), ['in', 'plain', 'sub']);
     // The guest replaces the link by a directory: the copy must not follow the link that it made before.
     await cli.read('exec', id, '--', 'cd evil && rm in plain && mkdir in && echo stolen > in/file');
@@ -162,6 +223,9 @@ describe('the command line, with files and over restarts', () => {
     await waitFor('the output', async () => (await cli.read('commands', 'logs', id, command)) === 'got word');
     await cli.read('commands', 'signal', id, command, 'sigterm');
     assert.equal((await cli.run(['commands', 'wait', id, command])).code, 143);
+    assert.match(await cli.read('commands', 'get', id, command), /^exit code: +143$/mu);
+    assert.ok((await cli.read('commands', 'ls', '--state', 'exited', id)).includes(command));
+    assert.ok(!(await cli.read('commands', 'ls', '--state', 'running', id)).includes(command));
     const absent = await cli.run(['commands', 'wait', id, 'cmd00000000000000000000']);
     assert.equal(absent.code, 125);
     assert.match(absent.stderr, /there is no command cmd0{20} in this sandbox/u);
@@ -196,6 +260,8 @@ describe('the command line, with files and over restarts', () => {
     assert.equal(await cli.read('exec', restored, '--', 'cat', '/tmp/state'), 'one');
     await cli.read('rm', restored);
     assert.match(await cli.read('snapshots'), new RegExp(`${snapshot} +first +${id}`, 'u'));
+    await cli.read('snapshots', 'update', snapshot, '--name', 'second', '--expires-in', '1h');
+    assert.match(await cli.read('snapshots', 'get', snapshot), /^name: +second\n(?:.*\n)*expires: +20/mu);
     await cli.read('snapshots', 'rm', snapshot);
     assert.match(await cli.read('hibernate', id), /is hibernated$/u);
     assert.match(await cli.read('resume', id), /is running$/u);
