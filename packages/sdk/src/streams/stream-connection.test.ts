@@ -52,8 +52,9 @@ test('pings keep a silent connection, and it is dead soon after they stop', asyn
 });
 
 test('a connection that is paused by a slow reader is not dead, however long it shows no ping', async () => {
-  const block = 'x'.repeat(2 ** 19);
-  const sent = 6;
+  // Some of them are in the socket already when it is paused.
+  const block = 'x'.repeat(1000);
+  const sent = 4000;
   let stop = (): void => undefined;
   await using service = await LoopbackSockets.start((peer) => {
     stop = startPings(peer);
