@@ -27,8 +27,8 @@ import { Failure } from './output/failure.ts';
 const FIRST_STEPS = `
 First steps:
   coppice login                          stores your API key
-  coppice create coppice/base:1          prints the id of a sandbox
-  coppice shell <id>                     the first characters of an id are enough
+  coppice create --name first coppice/base:1
+  coppice shell first                    its name, or the first characters of its id
 
 Environment: SANDBOX_API_KEY and SANDBOX_BASE_URL replace the stored profile; NO_COLOR turns colours off.
 Exit codes: 0 done, 1 failed, 2 wrong arguments; exec, run, shell and "commands wait" pass on the code of the command in

@@ -21,7 +21,7 @@ export function addEnvironmentOptions(command: Command): Command {
   return command
     .option(
       '-e, --env <key[=value]>',
-      'environment variable; without a value, that of your own environment; may be repeated',
+      'environment variable; without a value, that of your own environment, which keeps a secret out of the list of processes; may be repeated',
       (text, before: Record<string, string> | undefined) => parseVariable(text, before ?? {}),
     )
     .option(

@@ -17,6 +17,7 @@ export function addExec(program: Command): void {
       'coppice exec run0123 -- python3 -c "print(6 * 7)"',
       "coppice exec run0123 -- 'ls /workspace | wc -l'",
       'coppice exec run0123 -- psql app < dump.sql',
+      'coppice exec -e NPM_TOKEN run0123 -- npm publish   # the value of your own NPM_TOKEN',
     ],
   });
   addGuestCommand(command, '<command...>');

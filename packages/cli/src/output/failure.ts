@@ -12,8 +12,14 @@ export class Failure extends Error {}
 
 /** Next steps by error code. Errors of the service usually name theirs themselves. */
 const NEXT_STEPS: ReadonlyMap<string, string> = new Map([
-  ['connection_refused', 'check that the service runs, and its address ("coppice profiles" shows it)'],
-  ['connection_failed', 'check the address ("coppice profiles" shows it) and the network, then try again'],
+  [
+    'connection_refused',
+    'check that the service runs, and its address (--url, SANDBOX_BASE_URL or "coppice profiles")',
+  ],
+  [
+    'connection_failed',
+    'check the address (--url, SANDBOX_BASE_URL or "coppice profiles") and the network, then try again',
+  ],
   ['timeout', 'try again; if it persists, check the load of the service'],
   ['unauthorized', 'run "coppice login" with a valid key, or set SANDBOX_API_KEY'],
   ['unavailable', 'the service restarts: try again in a moment'],
