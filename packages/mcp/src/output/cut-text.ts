@@ -1,0 +1,45 @@
+/**
+ * Text that keeps its beginning and its end: what a command prints first and last says most. The middle is dropped as it
+ * arrives, so the memory is bounded whatever the length.
+ */
+export class CutText {
+  readonly #halfLength: number;
+  #head = '';
+  #tail = '';
+  #bytes = 0;
+  #length = 0;
+
+  /** `maxLength` in characters. */
+  constructor(maxLength: number) {
+    this.#halfLength = Math.ceil(maxLength / 2);
+  }
+
+  add(text: string): void {
+    this.#bytes += Buffer.byteLength(text);
+    this.#length += text.length;
+    const room = this.#halfLength - this.#head.length;
+    this.#head += text.slice(0, room);
+    this.#tail += text.slice(room);
+    // The end is cut only now and then: cutting at each small piece would copy all of it each time.
+    if (this.#tail.length > 2 * this.#halfLength) this.#tail = this.#tail.slice(-this.#halfLength);
+  }
+
+  /** Bytes of the whole text in UTF-8. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  get isCut(): boolean {
+    return this.#length > 2 * this.#halfLength;
+  }
+
+  /** The text; if it is cut, with a line in the middle that says how much is left out. */
+  toString(): string {
+    if (!this.isCut) return this.#head + this.#tail;
+    const tail = this.#tail.slice(-this.#halfLength);
+    const left = this.#length - this.#head.length - tail.length;
+    const mark = `\n[… ${left} of ${this.#length} characters are left out here …]\n`;
+    // A cut may split a surrogate pair, and JSON must not hold half of one.
+    return `${this.#head.toWellFormed()}${mark}${tail.toWellFormed()}`;
+  }
+}

@@ -1,0 +1,53 @@
+/** Part of a stream of bytes, of which no more is read than needed. */
+export interface Part {
+  bytes: Uint8Array;
+  /** False if the stream has more. */
+  isEnd: boolean;
+}
+
+/** Skips `offset` bytes and reads at most `maxBytes`. Cancels the rest of the stream. */
+export async function readPart(
+  stream: ReadableStream<Uint8Array>,
+  offset: number,
+  maxBytes: number,
+): Promise<Part> {
+  const chunks: Uint8Array[] = [];
+  let skip = offset;
+  let room = maxBytes;
+  for await (const chunk of stream) {
+    const rest = chunk.subarray(Math.min(skip, chunk.length));
+    skip -= chunk.length - rest.length;
+    const taken = rest.subarray(0, room);
+    if (taken.length > 0) chunks.push(taken);
+    room -= taken.length;
+    // Leaving the loop cancels the stream.
+    if (rest.length > taken.length) return { bytes: Buffer.concat(chunks), isEnd: false };
+  }
+  return { bytes: Buffer.concat(chunks), isEnd: true };
+}
+
+/** Bytes as a tool returns them: as text if they are UTF-8, else in base64. */
+export interface EncodedPart {
+  content: string;
+  encoding: 'utf8' | 'base64';
+  /** Bytes that `content` stands for: fewer than given if the last character is incomplete. */
+  length: number;
+}
+
+export function encodePart({ bytes, isEnd }: Part): EncodedPart {
+  const text = decodeText(bytes, isEnd);
+  if (text !== undefined) return { content: text, encoding: 'utf8', length: Buffer.byteLength(text) };
+  return { content: Buffer.from(bytes).toString('base64'), encoding: 'base64', length: bytes.length };
+}
+
+/** Returns undefined for bytes that are not UTF-8. A character that more bytes may complete is left to the next part. */
+function decodeText(bytes: Uint8Array, isEnd: boolean): string | undefined {
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes, { stream: !isEnd });
+    // A part that is shorter than its first character would never proceed.
+    return text === '' && bytes.length > 0 ? undefined : text;
+  } catch {
+    // Not UTF-8: the caller encodes the bytes.
+    return undefined;
+  }
+}

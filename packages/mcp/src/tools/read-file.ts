@@ -1,0 +1,37 @@
+import { z } from 'zod';
+import { encodePart, readPart } from '../output/read-part.ts';
+import { getSandbox, GuestPath, SandboxId } from '../sandbox-fields.ts';
+import { defineTool } from '../tool.ts';
+
+const MAX_OFFSET = 2 ** 30;
+
+export const readFile = defineTool({
+  name: 'read_file',
+  title: 'Read a file',
+  description:
+    'Reads a part of a file in a sandbox: as text if it is UTF-8, else in base64. Continue at nextOffset until it is null.',
+  annotations: { readOnlyHint: true, openWorldHint: false },
+  input: z.strictObject({
+    sandboxId: SandboxId,
+    path: GuestPath.describe('Absolute path of the file'),
+    offset: z.int().min(0).max(MAX_OFFSET).default(0).describe('First byte'),
+    maxBytes: z.int().min(4).max(1_048_576).default(65_536).describe('Maximum number of bytes'),
+  }),
+  output: z.object({
+    content: z.string(),
+    encoding: z.enum(['utf8', 'base64']),
+    bytes: z.number().describe('Bytes that content stands for'),
+    nextOffset: z.number().nullable().describe('Where the next part begins; null at the end of the file'),
+  }),
+  run: async ({ sandboxId, path, offset, maxBytes }, call) => {
+    const sandbox = await getSandbox(call, sandboxId);
+    const part = await readPart(
+      await sandbox.downloadStream(path, { signal: call.signal }),
+      offset,
+      maxBytes,
+    );
+    const { content, encoding, length } = encodePart(part);
+    const isEnd = part.isEnd && length === part.bytes.length;
+    return { content, encoding, bytes: length, nextOffset: isEnd ? null : offset + length };
+  },
+});
