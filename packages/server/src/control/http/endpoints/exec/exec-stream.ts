@@ -45,6 +45,8 @@ export function addExecStream(app: App, { sandboxes, runner, audit, openRequests
         events.left.addEventListener('abort', kill, { once: true });
         const over = endOf(request, openRequests);
         over.addEventListener('abort', kill, { once: true });
+        // The end may have come while the command was started.
+        if (over.aborted) kill();
         try {
           await sendOutput(command, request.query.encoding, events);
         } catch (error) {
