@@ -19,8 +19,9 @@ import { AllowedMethods } from './serving/allowed-methods.ts';
 import { answerError } from './answers/answer-error.ts';
 import type { App } from './app.ts';
 import { authenticate, type AuthenticationParts } from './access/authenticate.ts';
-import { addCrossOrigin } from './access/cross-origin.ts';
+import { addCrossOrigin, assertNoForeignPage } from './access/cross-origin.ts';
 import { addHealthz } from './endpoints/healthz.ts';
+import { addMcp } from './endpoints/mcp/serve-mcp.ts';
 import { addPreviewOrigin } from './endpoints/ports/preview-origin.ts';
 import { buildErrorBody, JSON_BODY_BYTES } from './answers/error-mapper.ts';
 import { addExposure, TlsServers } from './serving/exposure.ts';
@@ -102,6 +103,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   addHealthz(app, parts);
   addPreviewOrigin(app, parts);
   await app.register(async (v1: App) => addV1(v1, parts));
+  await app.register(async (mcp: App) => addMcpRoute(mcp, parts));
   await app.register(async (account: App) => addAccountRoutes(account, parts));
   await app.ready();
   return { app, tls };
@@ -113,13 +115,24 @@ function buildTls(pair: TlsPair | undefined): TlsServers | undefined {
 }
 
 function addV1(v1: App, parts: HttpParts): void {
-  v1.addHook('onRequest', async (request, reply) => {
+  addKeyChecks(v1, parts);
+  addV1Routes(v1, parts);
+}
+
+function addMcpRoute(mcp: App, parts: HttpParts): void {
+  mcp.addHook('onRequest', async (request) => assertNoForeignPage(request, parts.exposure.corsOrigins));
+  addKeyChecks(mcp, parts);
+  addMcp(mcp, parts);
+}
+
+/** Call before adding routes that need an API key. */
+function addKeyChecks(app: App, parts: HttpParts): void {
+  app.addHook('onRequest', async (request, reply) => {
     await authenticate(request, reply, parts);
     if (request.routeOptions.config.isUnlimited !== true) limitRate(request, reply, parts);
     checkKeyAccess(request);
   });
-  requireKeyAccess(v1);
-  addV1Routes(v1, parts);
+  requireKeyAccess(app);
 }
 
 /** Counts requests, and refuses them once the service drains. */

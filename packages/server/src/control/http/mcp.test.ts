@@ -1,0 +1,285 @@
+/** MCP over HTTP, with the official clients. */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Client as FirstClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport as FirstTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { AccountClient } from '../testing/requests/account-client.ts';
+import {
+  API_KEY,
+  INVITATION,
+  startHarness,
+  waitFor,
+  type ControlHarness,
+} from '../testing/control-harness.ts';
+import type { FakeCommand } from '../testing/fakes/fake-runner.ts';
+
+const IDENTITY = { name: 'test', version: '1.0.0' };
+
+/** What the tests use of a client, which both versions have. */
+interface McpClient extends AsyncDisposable {
+  call: (
+    name: string,
+    args: Record<string, unknown>,
+    options?: { signal?: AbortSignal; onprogress?: (progress: { progress: number }) => void },
+  ) => Promise<{ isError: boolean; text: string; value: Record<string, unknown> }>;
+  listTools: () => Promise<string[]>;
+}
+
+let harness: ControlHarness;
+let id = '';
+before(async () => {
+  harness = await startHarness();
+  harness.runner.startsAtHead = true;
+  ({ id } = await harness.create());
+});
+after(() => harness[Symbol.asyncDispose]());
+
+type Result = Awaited<ReturnType<Client['callTool']>>;
+
+function toOutcome({ isError = false, content, structuredContent }: Result) {
+  const [first] = content;
+  assert.ok(first?.type === 'text');
+  return { isError, text: first.text, value: (structuredContent ?? {}) as Record<string, unknown> };
+}
+
+/** Clients of the revision of 2026, of 2025, and of the first version of the official client. */
+const CLIENTS = {
+  '2026-07-28': async (key?: string) => connectSecond(key, { pin: '2026-07-28' }),
+  '2025-11-25': async (key?: string) => connectSecond(key, 'legacy'),
+  'first client': connectFirst,
+} satisfies Record<string, (key?: string) => Promise<McpClient>>;
+
+const transportOptions = (key: string) => ({ requestInit: { headers: { authorization: `Bearer ${key}` } } });
+
+async function connectSecond(key = API_KEY, mode: 'legacy' | { pin: string } = 'legacy'): Promise<McpClient> {
+  const client = new Client(IDENTITY, { versionNegotiation: { mode } });
+  await client.connect(
+    new StreamableHTTPClientTransport(new URL('/mcp', harness.address), transportOptions(key)),
+  );
+  return {
+    call: async (name, args, options) => toOutcome(await client.callTool({ name, arguments: args }, options)),
+    listTools: async () => (await client.listTools()).tools.map(({ name }) => name),
+    [Symbol.asyncDispose]: () => client.close(),
+  };
+}
+
+async function connectFirst(key = API_KEY): Promise<McpClient> {
+  const client = new FirstClient(IDENTITY);
+  await client.connect(new FirstTransport(new URL('/mcp', harness.address), transportOptions(key)));
+  return {
+    call: async (name, args, options) =>
+      toOutcome((await client.callTool({ name, arguments: args }, undefined, options)) as Result),
+    listTools: async () => (await client.listTools()).tools.map(({ name }) => name),
+    [Symbol.asyncDispose]: () => client.close(),
+  };
+}
+
+/** The next command that is started. */
+function nextCommand(): Promise<FakeCommand> {
+  const started = Promise.withResolvers<FakeCommand>();
+  harness.runner.onExec = started.resolve;
+  return started.promise;
+}
+
+/** The runner kills a command whose stream has ended. */
+const isKilled = ({ stream }: FakeCommand): boolean => stream.closed || stream.destroyed;
+
+for (const [name, connect] of Object.entries(CLIENTS))
+  describe(`a client (${name})`, () => {
+    let client: McpClient;
+    before(async () => {
+      client = await connect();
+    });
+    after(() => client[Symbol.asyncDispose]());
+
+    test('lists the tools', async () => {
+      const tools = await client.listTools();
+      for (const tool of ['create_sandbox', 'exec', 'url', 'hibernate', 'resume', 'checkpoint', 'restore'])
+        assert.ok(tools.includes(tool));
+      for (const tool of ['list_sandboxes', 'destroy_sandbox']) assert.ok(tools.includes(tool));
+    });
+
+    test('creates a sandbox, runs a command and destroys it; the audit log has each step', async () => {
+      const created = await client.call('create_sandbox', { image: 'node:22-slim', labels: { by: 'mcp' } });
+      assert.equal(created.isError, false, created.text);
+      assert.deepEqual(JSON.parse(created.text), created.value);
+      const sandboxId = String(created.value['sandboxId']);
+      harness.runner.onExec = (command) => {
+        command.stdout('out');
+        command.stderr('err');
+        command.exit(3);
+      };
+      const { value } = await client.call('exec', { sandboxId, command: 'make' });
+      assert.deepEqual(
+        [value['exitCode'], value['stdout'], value['stderr'], value['truncated']],
+        [3, 'out', 'err', false],
+      );
+      const { value: list } = await client.call('list_sandboxes', { labels: { by: 'mcp' } });
+      assert.ok(JSON.stringify(list).includes(sandboxId));
+      const { value: end } = await client.call('destroy_sandbox', { sandboxId });
+      assert.equal(end['status'], 'destroyed');
+      const log = await (await harness.fetch('GET', `/v1/runs/${sandboxId}/audit`)).text();
+      for (const event of ['sandbox.created', 'exec.start', 'exec.exit', 'sandbox.destroyed'])
+        assert.ok(log.includes(event), event);
+    });
+
+    test('gets progress while a command writes', async () => {
+      const started = nextCommand();
+      const seen: number[] = [];
+      const running = client.call(
+        'exec',
+        { sandboxId: id, command: 'make' },
+        { onprogress: ({ progress }) => void seen.push(progress) },
+      );
+      const command = await started;
+      command.stdout('x'.repeat(1000));
+      await waitFor('progress', () => seen.length > 0);
+      command.exit(0);
+      await running;
+      assert.deepEqual(seen, [1000]);
+    });
+
+    test('kills a command by cancelling its call', async () => {
+      const started = nextCommand();
+      const controller = new AbortController();
+      const running = client.call(
+        'exec',
+        { sandboxId: id, command: 'sleep 100' },
+        { signal: controller.signal },
+      );
+      const rejected = assert.rejects(running);
+      const command = await started;
+      controller.abort(new Error('enough'));
+      await rejected;
+      await waitFor('the end of the command', () => isKilled(command));
+    });
+
+    test('reads in the error of an unknown id what to do next, also for another organization’s', async () => {
+      const key = await harness.addOrganization();
+      await using other = await connect(key);
+      const theirs = await other.call('create_sandbox', { image: 'node:22-slim' });
+      for (const sandboxId of [String(theirs.value['sandboxId']), `run${'0'.repeat(20)}`, 'my-sandbox']) {
+        const { isError, text } = await client.call('exec', { sandboxId, command: 'id' });
+        assert.ok(isError && /create_sandbox.*list_sandboxes/u.test(text), text);
+      }
+    });
+
+    test('reads in the error of the service what to do next', async () => {
+      const { isError, text } = await client.call('create_sandbox', { image: 'node:latest' });
+      assert.ok(isError && text.startsWith('image_not_pinned: ') && text.includes('python:3.12-slim'), text);
+      const extra = await client.call('list_sandboxes', { lable: { a: 'b' } });
+      assert.ok(extra.isError && extra.text.includes('lable'), extra.text);
+    });
+  });
+
+const LIST = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
+const HEADERS = { accept: 'application/json, text/event-stream' };
+
+test('a request needs a key, and names what is missing', async () => {
+  const post = (apiKey: string | null) =>
+    harness.call('POST', '/mcp', { body: LIST, headers: HEADERS, apiKey });
+  for (const key of [null, `cop_live_us_${'0'.repeat(40)}`]) {
+    const { status, headers, body } = await post(key);
+    assert.deepEqual([status, body.error.code], [401, 'unauthorized']);
+    assert.match(headers.get('www-authenticate') ?? '', /^Bearer/);
+  }
+});
+
+test('pages of other origins are refused, whatever host they name', async () => {
+  const origin = 'https://app.example.test';
+  for (const headers of [
+    { ...HEADERS, origin },
+    { ...HEADERS, origin: harness.address },
+  ]) {
+    const { status, body } = await harness.call('POST', '/mcp', { body: LIST, headers });
+    assert.deepEqual([status, body.error.code], [403, 'forbidden_origin']);
+  }
+});
+
+test('other methods are answered with those that exist', async () => {
+  for (const method of ['GET', 'DELETE']) {
+    const { status, headers } = await harness.call(method, '/mcp', { headers: HEADERS });
+    assert.deepEqual([status, headers.get('allow')], [405, 'POST']);
+  }
+});
+
+test('a command is killed when the connection of its call ends', async () => {
+  const started = nextCommand();
+  const controller = new AbortController();
+  const params = { name: 'exec', arguments: { sandboxId: id, command: 'sleep 100' } };
+  const body = { jsonrpc: '2.0', id: 2, method: 'tools/call', params };
+  const rejected = assert.rejects(
+    harness.call('POST', '/mcp', { body, headers: HEADERS, signal: controller.signal }),
+  );
+  const command = await started;
+  controller.abort();
+  await rejected;
+  await waitFor('the end of the command', () => isKilled(command));
+});
+
+test('a cancellation ends the call of its own session only', async () => {
+  await using first = await connectFirst();
+  await using second = await connectFirst();
+  const commands: FakeCommand[] = [];
+  harness.runner.onExec = (command) => void commands.push(command);
+  const controller = new AbortController();
+  const args = { sandboxId: id, command: 'sleep 100' };
+  const cancelled = assert.rejects(first.call('exec', args, { signal: controller.signal }));
+  await waitFor('the first command', () => commands.length === 1);
+  // Both clients count their requests from 0, so both calls have the same id.
+  const other = second.call('exec', args);
+  await waitFor('the second command', () => commands.length === 2);
+  controller.abort(new Error('enough'));
+  await cancelled;
+  await waitFor('the end of the command', () => isKilled(commands[0]!));
+  assert.equal(isKilled(commands[1]!), false);
+  commands[1]!.exit(0);
+  assert.equal((await other).value['exitCode'], 0);
+});
+
+describe('a key', () => {
+  let owner: AccountClient;
+  before(async () => {
+    owner = await AccountClient.signUp(harness, { invitation: INVITATION });
+  });
+  const addKey = async (key: { name: string; scope?: 'read' }): Promise<{ id: string; key: string }> =>
+    (await owner.call('POST', `${owner.team}/keys`, key)).body;
+
+  test('with the scope "read" may list, and not change', async () => {
+    const { key } = await addKey({ name: 'reads', scope: 'read' });
+    await using client = await connectSecond(key);
+    assert.equal((await client.call('list_sandboxes', {})).isError, false);
+    for (const [tool, args] of Object.entries({
+      create_sandbox: { image: 'node:22-slim' },
+      exec: { sandboxId: id, command: 'id' },
+      destroy_sandbox: { sandboxId: id },
+    })) {
+      const { isError, text } = await client.call(tool, args);
+      assert.ok(isError && text.startsWith('forbidden: '), text);
+    }
+  });
+
+  test('that is revoked ends the call that runs, and kills its command', async () => {
+    const { key, id: keyId } = await addKey({ name: 'revoked' });
+    await using client = await connectSecond(key);
+    const started = nextCommand();
+    const running = client.call('exec', { sandboxId: id, command: 'sleep 100' });
+    const command = await started;
+    assert.equal((await owner.call('DELETE', `${owner.team}/keys/${keyId}`)).status, 204);
+    const { isError, text } = await running;
+    assert.ok(isError && text.startsWith('unauthorized: '), text);
+    await waitFor('the end of the command', () => isKilled(command));
+  });
+});
+
+test('a shutdown ends a call with an error that says what to do', async () => {
+  await using client = await connectSecond();
+  const started = nextCommand();
+  const running = client.call('exec', { sandboxId: id, command: 'sleep 100' });
+  await started;
+  const stopped = harness.stopControl();
+  const { isError, text } = await running;
+  assert.ok(isError && text.startsWith('unavailable: ') && text.includes('Try again'), text);
+  await stopped;
+});
