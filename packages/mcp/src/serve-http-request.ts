@@ -18,10 +18,6 @@ export interface HttpExchange {
  */
 export async function serveHttpRequest(exchange: HttpExchange): Promise<Response> {
   const { request, body, session, version, onError } = exchange;
-  const handler = createMcpHandler(() => buildMcpServer(session, version), {
-    // Nothing changes that a client could subscribe to.
-    maxSubscriptions: 0,
-    onerror: onError,
-  });
+  const handler = createMcpHandler(() => buildMcpServer(session, version), { onerror: onError });
   return handler.fetch(request, { parsedBody: body });
 }

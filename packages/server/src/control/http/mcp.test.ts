@@ -190,11 +190,17 @@ test('pages of other origins are refused, whatever host they name', async () => 
   const origin = 'https://app.example.test';
   for (const headers of [
     { ...HEADERS, origin },
-    { ...HEADERS, origin: harness.address },
+    { ...HEADERS, origin: 'https://127.0.0.1' },
+    { ...HEADERS, origin: 'null' },
   ]) {
     const { status, body } = await harness.call('POST', '/mcp', { body: LIST, headers });
     assert.deepEqual([status, body.error.code], [403, 'forbidden_origin']);
   }
+  const own = await harness.fetch('POST', '/mcp', {
+    body: LIST,
+    headers: { ...HEADERS, origin: harness.address },
+  });
+  assert.equal(own.status, 200);
 });
 
 test('other methods are answered with those that exist', async () => {

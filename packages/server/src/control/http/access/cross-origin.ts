@@ -32,6 +32,8 @@ const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
 /** No browser caches a preflight for longer. */
 const MAX_AGE_S = 7200;
 
+const LOOPBACK = /^https?:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/u;
+
 /** Adds CORS. `origins`: as browsers send them; `*` allows any. */
 export async function addCrossOrigin(app: App, origins: readonly string[]): Promise<void> {
   await app.register(cors, {
@@ -41,11 +43,16 @@ export async function addCrossOrigin(app: App, origins: readonly string[]): Prom
 
 /**
  * Throws `forbidden_origin` for a request that a page sent, unless the operator named its origin. Unlike `/v1`, `/mcp` is
- * closed to other pages: the protocol requires it, and only programs use it by themselves.
+ * closed to other pages: the protocol requires it, and only programs use it by themselves. A page of the service's own
+ * origin counts only on loopback: elsewhere a name of the page's owner may resolve to the service (DNS rebinding).
  */
-export function assertNoForeignPage({ headers }: FastifyRequest, origins: readonly string[]): void {
+export function assertNoForeignPage(
+  { headers, ownOrigin }: FastifyRequest,
+  origins: readonly string[],
+): void {
   const { origin } = headers;
   if (origin === undefined || listNamed(origins).includes(origin)) return;
+  if (origin === ownOrigin && LOOPBACK.test(origin)) return;
   throw new AppError(
     'forbidden_origin',
     `a page of ${origin.slice(0, 200)} may not use MCP; the operator can allow it in COPPICE_CORS_ORIGINS`,

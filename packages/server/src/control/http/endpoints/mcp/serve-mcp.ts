@@ -8,6 +8,7 @@ import { AppError } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import { serveHttpRequest } from '../../../../../../mcp/src/serve-http-request.ts';
 import { Coppice } from '../../../../../../sdk/src/index.ts';
+import { endOf } from '../../access/end-with-key.ts';
 import { sendBody } from '../../answers/send-body.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
@@ -37,6 +38,8 @@ export function addMcp(app: App, { openRequests, version }: Parts): void {
       reply.raw.once('close', () => left.abort());
       const client = buildClient(request, api);
       const message = toMessage(request.body);
+      if (message.method === 'subscriptions/listen')
+        endOf(request, openRequests).addEventListener('abort', () => left.abort());
       const answer = async (): Promise<void> => {
         using _call = calls.accept(request, message, left);
         const { status, headers, body } = await serveHttpRequest({
