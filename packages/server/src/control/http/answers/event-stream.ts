@@ -29,10 +29,13 @@ export class EventStream {
     const raw = beginRawAnswer(reply, 200, HEADERS);
     raw.flushHeaders();
     this.#timer = setInterval(() => this.#keepAlive(), KEEP_ALIVE_MS);
-    raw.once('close', () => {
+    const leave = (): void => {
       clearInterval(this.#timer);
       this.#left.abort();
-    });
+    };
+    raw.once('close', leave);
+    // A client that has left already closes nothing more.
+    if (raw.destroyed) leave();
   }
 
   /** Aborts when the client has left, or the answer has ended. */

@@ -46,7 +46,7 @@ export function addExecStream(app: App, { sandboxes, runner, audit, openRequests
         const over = endOf(request, openRequests);
         over.addEventListener('abort', kill, { once: true });
         // The end may have come while the command was started.
-        if (over.aborted) kill();
+        if (over.aborted || events.left.aborted) kill();
         try {
           await sendOutput(command, request.query.encoding, events);
         } catch (error) {
