@@ -124,6 +124,15 @@ for (const [name, connect] of Object.entries(CLIENTS))
         assert.ok(log.includes(event), event);
     });
 
+    test('writes, reads and lists files', async () => {
+      const written = await client.call('write_file', { sandboxId: id, path: '/tmp/new', content: 'käfer' });
+      assert.deepEqual(written.value, { path: '/tmp/new', bytes: 6 });
+      const { value } = await client.call('read_file', { sandboxId: id, path: '/tmp/new', maxBytes: 4 });
+      assert.deepEqual(value, { content: 'käf', encoding: 'utf8', bytes: 4, nextOffset: 4 });
+      const { value: list } = await client.call('list_files', { sandboxId: id, path: '/tmp' });
+      assert.ok(JSON.stringify(list).includes('"new"'), JSON.stringify(list));
+    });
+
     test('gets progress while a command writes', async () => {
       const started = nextCommand();
       const seen: number[] = [];

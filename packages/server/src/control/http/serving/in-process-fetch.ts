@@ -55,8 +55,12 @@ export class InProcessApi {
 
   #connect(clientAddress: string): Duplex {
     const [client, server] = duplexPair();
-    // As for a socket: the API takes the address for limits and logs.
-    Object.defineProperty(server, 'remoteAddress', { value: clientAddress });
+    Object.defineProperties(server, {
+      // As for a socket: the API takes the address for limits and logs.
+      remoteAddress: { value: clientAddress },
+      // The reader is in this process and ends with the call that it serves: it needs no timeout of its own.
+      setTimeout: { value: () => server },
+    });
     // One end of a pair does not notice that the other was destroyed.
     client.once('close', () => server.destroy());
     server.once('close', () => client.destroy());
