@@ -4,7 +4,7 @@ import { describeFailure } from './describe-failure.ts';
 import { buildProgress } from './progress.ts';
 import type { Tool, ToolCall } from './tool.ts';
 
-/** What all calls of a server share. */
+/** The part of a call that all calls of a server share. */
 export type ToolSession = Pick<ToolCall, 'client' | 'created'>;
 
 /**

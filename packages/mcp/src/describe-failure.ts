@@ -17,7 +17,7 @@ export function noSandbox(id: string): ToolError {
 }
 
 const LOST =
-  'What the call began may have happened or not: check with list_sandboxes, and repeat the call if needed. ' +
+  'The call may have taken effect or not: check with list_sandboxes, and repeat it if needed. ' +
   'A command that was running has been killed.';
 
 /** Next steps by the code of an error. A code without an entry has its remedy in the message of the service. */

@@ -2,7 +2,16 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -118,9 +127,7 @@ test('the key comes from a file that only its owner can read', async () => {
 });
 
 test('it prints its version and its usage', () => {
-  const { version } = JSON.parse(
-    spawnSync('cat', [join(PACKAGE, 'package.json')], { encoding: 'utf8' }).stdout,
-  ) as { version: string };
+  const { version } = JSON.parse(readFileSync(join(PACKAGE, 'package.json'), 'utf8')) as { version: string };
   assert.equal(run(['--version']).stdout, `${version}\n`);
   assert.match(run(['--help']).stdout, /^usage: coppice-mcp/u);
 });
@@ -135,7 +142,7 @@ test('the packed package runs in an empty project', async () => {
   const modules = join(directory, 'project', 'node_modules');
   mkdirSync(join(modules, '@coppice'), { recursive: true });
   await execute('tar', ['-xzf', join(directory, archive), '-C', join(modules, '@coppice')], options);
-  // The registry's packages, as npm would install them.
+  // The packages of the registry, as npm would install them.
   for (const name of ['@modelcontextprotocol', 'zod']) symlinkSync(join(MODULES, name), join(modules, name));
   const root = join(modules, '@coppice', 'package');
   assert.deepEqual(readdirSync(root).sort(), ['README.md', 'dist', 'package.json']);
@@ -146,4 +153,15 @@ test('the packed package runs in an empty project', async () => {
   );
   assert.ok((await client.listTools()).tools.length > 9);
   await client.close();
+});
+
+test('the description for registries names this package and its version', () => {
+  const read = (name: string): Record<string, unknown> =>
+    JSON.parse(readFileSync(join(PACKAGE, name), 'utf8')) as Record<string, unknown>;
+  const { name, version, mcpName } = read('package.json');
+  const description = read('server.json');
+  assert.deepEqual([description['name'], description['version']], [mcpName, version]);
+  assert.ok(String(description['description']).length <= 100);
+  const [entry] = description['packages'] as Record<string, unknown>[];
+  assert.deepEqual([entry?.['identifier'], entry?.['version']], [name, version]);
 });

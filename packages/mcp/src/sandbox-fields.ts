@@ -83,8 +83,8 @@ export async function getSandbox(
 }
 
 /**
- * Runs a call that creates sandboxes to its end, also when the caller cancels it: otherwise they would run unknown to
- * anyone. Then destroys them.
+ * Runs a call that creates sandboxes to its end, also when the caller cancels it: otherwise they would run
+ * unknown to the caller. Then destroys them.
  */
 export async function createUnlessCancelled<Made extends Sandbox | Sandbox[]>(
   { signal, created }: Pick<ToolCall, 'signal' | 'created'>,

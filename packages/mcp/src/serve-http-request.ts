@@ -2,7 +2,7 @@ import { createMcpHandler } from '@modelcontextprotocol/server';
 import type { ToolSession } from './add-tool.ts';
 import { buildMcpServer } from './mcp-server.ts';
 
-/** One HTTP request of the protocol. Whoever received it has authenticated it and parsed its body. */
+/** One HTTP request of the protocol, authenticated and with its body parsed. */
 export interface HttpExchange {
   /** Its signal aborts when the client leaves, which cancels the call. */
   request: Request;

@@ -5,7 +5,7 @@ import type { Coppice } from '../../sdk/src/index.ts';
 /** The part of the client that tools use. */
 export type SandboxClient = Pick<Coppice, 'sandboxes'>;
 
-/** What a tool gets besides its arguments. */
+/** The input of a tool besides its arguments. */
 export interface ToolCall {
   client: SandboxClient;
   /** Aborts when the caller cancels the call, or leaves. */

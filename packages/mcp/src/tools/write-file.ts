@@ -34,7 +34,7 @@ export const writeFile = defineTool({
   },
 });
 
-/** Buffer skips what is not base64, and would write a file that nobody sent. */
+/** Buffer skips what is not base64, and the file would differ from what the model meant. */
 function decodeBase64(text: string): Uint8Array {
   if (/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/u.test(text))
     return Buffer.from(text, 'base64');

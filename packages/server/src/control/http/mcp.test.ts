@@ -16,7 +16,7 @@ import type { FakeCommand } from '../testing/fakes/fake-runner.ts';
 
 const IDENTITY = { name: 'test', version: '1.0.0' };
 
-/** What the tests use of a client, which both versions have. */
+/** The part of a client that the tests use and both versions have. */
 interface McpClient extends AsyncDisposable {
   call: (
     name: string,

@@ -7,7 +7,7 @@
 import { createServer, request as sendRequest, type IncomingMessage, type RequestListener } from 'node:http';
 import { Duplex, duplexPair, Readable } from 'node:stream';
 
-/** What the API is to see of the client for which the calls are made. */
+/** The client for which the calls are made, as the API is to see it. */
 export interface CallOrigin {
   clientAddress: string;
   /** Joins the log lines of all calls with those of the client's request. */
