@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 import { Coppice } from '../../packages/sdk/src/index.ts';
 import { findFreePort } from '../../packages/server/src/control/testing/free-port.ts';
 import { Person } from '../fixtures/accounts/person.ts';
-import { McpClient } from '../fixtures/mcp/mcp-client.ts';
+import { McpClient, type McpOptions } from '../fixtures/mcp/mcp-client.ts';
 import { startPrepared } from '../fixtures/service/prepared-service.ts';
 import { API_KEY, type Service } from '../fixtures/service/service.ts';
 
@@ -34,14 +34,17 @@ async function waitForProcess(sandboxId: string, argument: string, isThere: bool
   });
 }
 
-const WAYS = { 'standard input and output': McpClient.stdio, HTTP: McpClient.http };
+const WAYS = {
+  'standard input and output': (options?: McpOptions) => McpClient.stdio(service, options),
+  HTTP: (options?: McpOptions) => McpClient.http(service, options),
+};
 
 for (const [way, connect] of Object.entries(WAYS))
   describe(`over ${way}`, () => {
     let mcp: McpClient;
     let sandboxId = '';
     before(async () => {
-      mcp = await connect(service);
+      mcp = await connect();
       ({ sandboxId } = (await mcp.ask('create_sandbox', { ...SMALL, labels: { way: 'mcp' } })) as {
         sandboxId: string;
       });
@@ -136,7 +139,7 @@ for (const [way, connect] of Object.entries(WAYS))
     });
 
     test('a client that ends kills its command', async () => {
-      const other = await connect(service);
+      const other = await connect();
       const rejected = assert.rejects(
         other.call('exec', { sandboxId, command: 'sleep 4712', timeout: 3600 }),
       );
@@ -232,7 +235,7 @@ for (const [way, connect] of Object.entries(WAYS))
   test(`over ${way}, a revoked key ends the command that runs, and the error says who can help`, async () => {
     const operator = await Person.operator(service);
     const { id: keyId, key = '' } = await operator.ask('POST', `${operator.team}/keys`, { name: 'mcp' });
-    await using mcp = await connect(service, { key });
+    await using mcp = await connect({ key });
     const { sandboxId } = await mcp.ask('create_sandbox', SMALL);
     const running = mcp.call('exec', { sandboxId, command: 'sleep 4714', timeout: 3600 });
     await waitForProcess(String(sandboxId), 'sleep 4714', true);

@@ -138,7 +138,7 @@ test('the packed package runs in an empty project', async () => {
   await execute(process.execPath, [join(PACKAGE, 'build-package.mjs')], options);
   const packing = ['pack', '--ignore-scripts', '--silent', '--pack-destination', directory];
   await execute('npm', packing, { ...options, cwd: PACKAGE });
-  const [archive = ''] = readdirSync(directory).filter((name) => name.endsWith('.tgz'));
+  const archive = readdirSync(directory).find((name) => name.endsWith('.tgz')) ?? '';
   const modules = join(directory, 'project', 'node_modules');
   mkdirSync(join(modules, '@coppice'), { recursive: true });
   await execute('tar', ['-xzf', join(directory, archive), '-C', join(modules, '@coppice')], options);

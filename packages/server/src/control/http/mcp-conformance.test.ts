@@ -103,9 +103,7 @@ async function run({ name, version }: Scenario): Promise<Check[]> {
         resolve(stdout + stderr),
       );
     });
-    const [file] = (await readdir(directory, { recursive: true })).filter((path) =>
-      path.endsWith('checks.json'),
-    );
+    const file = (await readdir(directory, { recursive: true })).find((path) => path.endsWith('checks.json'));
     assert.ok(file !== undefined, `${name} wrote no checks: ${output.slice(-2000)}`);
     return JSON.parse(await readFile(join(directory, file), 'utf8')) as Check[];
   } finally {

@@ -5,7 +5,7 @@
  *   client ─► fetch ─► node:http ═══ pair of streams ═══ node:http ─► Fastify
  */
 import { createServer, request as sendRequest, type IncomingMessage, type RequestListener } from 'node:http';
-import { Duplex, duplexPair, Readable } from 'node:stream';
+import { duplexPair, Readable, type Duplex } from 'node:stream';
 
 /** The client for which the calls are made, as the API is to see it. */
 export interface CallOrigin {
