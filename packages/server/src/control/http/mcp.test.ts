@@ -1,5 +1,8 @@
 /** MCP over HTTP, with the official clients. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request as sendRequest, type IncomingMessage } from 'node:http';
+import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { Client as FirstClient } from '@modelcontextprotocol/sdk/client/index.js';
@@ -211,6 +214,28 @@ test('pages of other origins are refused, whatever host they name', async () => 
   });
   assert.equal(own.status, 200);
 });
+
+test('a batch of messages is refused', async () => {
+  const { status, body } = await harness.call('POST', '/mcp', { body: [LIST, LIST], headers: HEADERS });
+  assert.deepEqual([status, body.error.code], [400, 'invalid_request']);
+});
+
+for (const [host, expected] of [
+  ['host:99999', 400],
+  ['user:word@host/path?query', 200],
+] as const)
+  test(`the host "${host}" is answered with ${expected}`, async () => {
+    const request = sendRequest(`${harness.address}/mcp`, {
+      method: 'POST',
+      headers: { ...HEADERS, host, authorization: `Bearer ${API_KEY}`, 'content-type': 'application/json' },
+    });
+    const params = { name: 'list_sandboxes', arguments: {} };
+    request.end(JSON.stringify({ ...LIST, method: 'tools/call', params }));
+    const [answer] = (await once(request, 'response')) as [IncomingMessage];
+    const content = await text(answer);
+    assert.equal(answer.statusCode, expected, content);
+    if (expected === 200) assert.ok(content.includes(id) && !content.includes('"isError":true'), content);
+  });
 
 test('other methods are answered with those that exist', async () => {
   for (const method of ['GET', 'DELETE']) {

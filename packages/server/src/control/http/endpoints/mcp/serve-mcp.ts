@@ -34,16 +34,18 @@ export function addMcp(app: App, { openRequests, version }: Parts): void {
     config: { access: 'read' },
     schema: { hide: true },
     handler: async (request, reply) => {
+      assertOneMessage(request.body);
       const left = new AbortController();
       reply.raw.once('close', () => left.abort());
       const client = buildClient(request, api);
       const message = toMessage(request.body);
-      if (message.method === 'subscriptions/listen')
-        endOf(request, openRequests).addEventListener('abort', () => left.abort());
+      // A subscription does not end by itself; a tool does when the calls that it makes are ended.
+      const isEndless = message.method === 'subscriptions/listen';
+      const over = isEndless ? AbortSignal.any([left.signal, endOf(request, openRequests)]) : left.signal;
       const answer = async (): Promise<void> => {
         using _call = calls.accept(request, message, left);
         const { status, headers, body } = await serveHttpRequest({
-          request: toWebRequest(request, left.signal),
+          request: toWebRequest(request, over),
           body: request.body,
           session: { client, created: () => undefined },
           version,
@@ -62,6 +64,12 @@ export function addMcp(app: App, { openRequests, version }: Parts): void {
   });
 }
 
+/** One request may not hold thousands of calls: only requests are limited. Revisions since 2025-06-18 have no batches. */
+function assertOneMessage(body: unknown): void {
+  if (Array.isArray(body))
+    throw new AppError('invalid_request', 'body: is a batch; send each message in a request of its own');
+}
+
 /** Waits for a client that does not read, and stops when it has left. */
 async function writeAll(
   raw: ServerResponse,
@@ -74,15 +82,19 @@ async function writeAll(
 
 /** The key never leaves the process, so it needs no TLS. */
 function buildClient(request: FastifyRequest, api: InProcessApi): Coppice {
-  const { ownOrigin, clientAddress, id } = request;
-  if (!URL.canParse(ownOrigin))
-    throw new AppError('invalid_request', 'Host: is missing or not a host; send the one of this service');
+  const { clientAddress, id } = request;
   return new Coppice({
     apiKey: readKey(request),
-    baseUrl: ownOrigin,
+    baseUrl: readOrigin(request),
     allowPlainHttp: true,
     fetch: api.buildFetch({ clientAddress, requestId: id }),
   });
+}
+
+/** Returns what of the requested host belongs to an origin: URLs of ports begin with it. */
+function readOrigin({ ownOrigin }: FastifyRequest): string {
+  if (URL.canParse(ownOrigin)) return new URL(ownOrigin).origin;
+  throw new AppError('invalid_request', 'Host: is missing or not a host; send the one of this service');
 }
 
 /** Returns the key that the request was authenticated by. */
@@ -90,9 +102,9 @@ function readKey({ headers: { authorization = '' } }: FastifyRequest): string {
   return authorization.trim().replace(/^Bearer +/iu, '');
 }
 
-function toWebRequest({ ownOrigin, headers }: FastifyRequest, signal: AbortSignal): Request {
-  const fields = Object.entries(headers).flatMap(([name, value]): [string, string][] =>
+function toWebRequest(request: FastifyRequest, signal: AbortSignal): Request {
+  const fields = Object.entries(request.headers).flatMap(([name, value]): [string, string][] =>
     typeof value === 'string' ? [[name, value]] : [],
   );
-  return new Request(new URL('/mcp', ownOrigin), { method: 'POST', headers: fields, signal });
+  return new Request(new URL('/mcp', readOrigin(request)), { method: 'POST', headers: fields, signal });
 }
