@@ -13,7 +13,10 @@ export interface Options {
 
 const MAX_KEY_FILE_BYTES = 4096;
 
-/** Throws `TypeError` for unknown arguments and for a key file that cannot be used; the message never has the key. */
+/**
+ * Throws `TypeError` without a key, for unknown arguments, and for a key file that cannot be used. The message never has the
+ * key.
+ */
 export function readOptions(args: string[]): Options {
   const { values } = parseArgs({
     args,
@@ -25,11 +28,13 @@ export function readOptions(args: string[]): Options {
     },
   });
   const file = values['key-file'];
-  return {
-    apiKey: file === undefined ? undefined : readKeyFile(file),
-    destroysOnExit: values['destroy-on-exit'],
-    show: values.help ? 'help' : values.version ? 'version' : undefined,
-  };
+  const show = values.help ? 'help' : values.version ? 'version' : undefined;
+  const apiKey = file === undefined ? undefined : readKeyFile(file);
+  if (show === undefined && apiKey === undefined && !process.env['SANDBOX_API_KEY'])
+    throw new TypeError(
+      'no API key: set SANDBOX_API_KEY in the configuration of the MCP client, or pass --key-file',
+    );
+  return { apiKey, destroysOnExit: values['destroy-on-exit'], show };
 }
 
 function readKeyFile(file: string): string {
