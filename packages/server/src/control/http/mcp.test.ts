@@ -313,6 +313,22 @@ describe('a key', () => {
   });
 });
 
+test('the rate limit of an organization counts calls of tools and the requests that they make', async () => {
+  await using limited = await startHarness({ requestsPerSecond: 1, requestBurst: 100 });
+  const params = { name: 'list_sandboxes', arguments: {} };
+  const body = { jsonrpc: '2.0', id: 1, method: 'tools/call', params };
+  const left = async (): Promise<number> => {
+    const answer = await limited.fetch('POST', '/mcp', { body, headers: HEADERS });
+    await answer.text();
+    return Number(/;r=(\d+)/u.exec(answer.headers.get('ratelimit') ?? '')?.[1]);
+  };
+  const first = await left();
+  let last = first;
+  for (let count = 0; count < 20; count += 1) last = await left();
+  // Two for each call, less what was refilled meanwhile.
+  assert.ok(first - last > 25, `${first} to ${last}`);
+});
+
 test('a shutdown ends a call with an error that says what to do', async () => {
   await using client = await connectSecond();
   const started = nextCommand();
