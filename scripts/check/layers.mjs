@@ -88,4 +88,5 @@ export const LAYERS = [
     root: `${SERVER}/egress`,
     layers: [['.'], ['credentials', 'dns', 'notes', 'proxy'], ['first-bytes', 'upstream'], ['names']],
   },
+  { root: 'packages/mcp/src', layers: [['.'], ['tools'], ['definition', 'output']] },
 ].map(({ root, layers }) => ({ root: join(REPOSITORY, root), layers }));

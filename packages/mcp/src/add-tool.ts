@@ -1,8 +1,8 @@
 import type { CallToolResult, McpServer, ServerContext, ToolCallback } from '@modelcontextprotocol/server';
 import type { z } from 'zod';
-import { describeFailure } from './describe-failure.ts';
+import { describeFailure } from './definition/describe-failure.ts';
 import { buildProgress } from './progress.ts';
-import type { Tool, ToolCall } from './tool.ts';
+import type { Tool, ToolCall } from './definition/tool.ts';
 
 /** The part of a call that all calls of a server share. */
 export type ToolSession = Pick<ToolCall, 'client' | 'created'>;

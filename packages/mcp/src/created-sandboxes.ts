@@ -1,4 +1,4 @@
-import type { SandboxClient } from './tool.ts';
+import type { SandboxClient } from './definition/tool.ts';
 
 /** Sandboxes that a session created. */
 export class CreatedSandboxes {

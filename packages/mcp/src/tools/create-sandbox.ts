@@ -7,8 +7,8 @@ import {
   NetworkProfile,
   SandboxRecord,
   toRecord,
-} from '../sandbox-fields.ts';
-import { defineTool } from '../tool.ts';
+} from '../definition/sandbox-fields.ts';
+import { defineTool } from '../definition/tool.ts';
 
 export const createSandbox = defineTool({
   name: 'create_sandbox',

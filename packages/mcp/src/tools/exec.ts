@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import type { CommandExit, OutputChunk } from '../../../sdk/src/index.ts';
 import { CutText } from '../output/cut-text.ts';
-import { getSandbox, GuestPath, SandboxId } from '../sandbox-fields.ts';
-import { defineTool } from '../tool.ts';
+import { getSandbox, GuestPath, SandboxId } from '../definition/sandbox-fields.ts';
+import { defineTool } from '../definition/tool.ts';
 
 export const exec = defineTool({
   name: 'exec',

@@ -1,8 +1,14 @@
 import { z } from 'zod';
 import { ForkError } from '../../../sdk/src/index.ts';
-import { createUnlessCancelled, getSandbox, SandboxId, SandboxRecord, toRecord } from '../sandbox-fields.ts';
-import { describeFailure } from '../describe-failure.ts';
-import { defineTool } from '../tool.ts';
+import {
+  createUnlessCancelled,
+  getSandbox,
+  SandboxId,
+  SandboxRecord,
+  toRecord,
+} from '../definition/sandbox-fields.ts';
+import { describeFailure } from '../definition/describe-failure.ts';
+import { defineTool } from '../definition/tool.ts';
 
 export const fork = defineTool({
   name: 'fork',

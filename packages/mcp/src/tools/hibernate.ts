@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { getSandbox, SandboxId, SandboxRecord, toRecord } from '../sandbox-fields.ts';
-import { defineTool } from '../tool.ts';
+import { getSandbox, SandboxId, SandboxRecord, toRecord } from '../definition/sandbox-fields.ts';
+import { defineTool } from '../definition/tool.ts';
 
 export const hibernate = defineTool({
   name: 'hibernate',

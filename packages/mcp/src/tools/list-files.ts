@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { getSandbox, GuestPath, SandboxId } from '../sandbox-fields.ts';
-import { defineTool } from '../tool.ts';
+import { getSandbox, GuestPath, SandboxId } from '../definition/sandbox-fields.ts';
+import { defineTool } from '../definition/tool.ts';
 
 export const listFiles = defineTool({
   name: 'list_files',

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { Labels, SandboxRecord, toRecord } from '../sandbox-fields.ts';
-import { defineTool } from '../tool.ts';
+import { Labels, SandboxRecord, toRecord } from '../definition/sandbox-fields.ts';
+import { defineTool } from '../definition/tool.ts';
 
 export const listSandboxes = defineTool({
   name: 'list_sandboxes',

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { encodePart, readPart } from '../output/read-part.ts';
-import { getSandbox, GuestPath, SandboxId } from '../sandbox-fields.ts';
-import { defineTool } from '../tool.ts';
+import { getSandbox, GuestPath, SandboxId } from '../definition/sandbox-fields.ts';
+import { defineTool } from '../definition/tool.ts';
 
 const MAX_OFFSET = 2 ** 30;
 

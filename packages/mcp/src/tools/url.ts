@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { getSandbox, SandboxId } from '../sandbox-fields.ts';
-import { defineTool } from '../tool.ts';
+import { getSandbox, SandboxId } from '../definition/sandbox-fields.ts';
+import { defineTool } from '../definition/tool.ts';
 
 export const url = defineTool({
   name: 'url',

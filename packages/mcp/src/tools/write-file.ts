@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { ToolError } from '../describe-failure.ts';
-import { getSandbox, GuestPath, SandboxId } from '../sandbox-fields.ts';
-import { defineTool } from '../tool.ts';
+import { ToolError } from '../definition/describe-failure.ts';
+import { getSandbox, GuestPath, SandboxId } from '../definition/sandbox-fields.ts';
+import { defineTool } from '../definition/tool.ts';
 
 /** In characters. A message of the protocol must fit into a body of the service, and JSON may double a text. */
 const MAX_CONTENT = 524_288;

@@ -1,6 +1,6 @@
 /** Fields that several tools share. */
 import { z } from 'zod';
-import type { Sandbox, SandboxInfo } from '../../sdk/src/index.ts';
+import type { Sandbox, SandboxInfo } from '../../../sdk/src/index.ts';
 import { noSandbox } from './describe-failure.ts';
 import type { ToolCall } from './tool.ts';
 

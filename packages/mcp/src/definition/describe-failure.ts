@@ -1,5 +1,5 @@
 /** Errors of tools as texts for a model: what failed, and what to do next. */
-import { CoppiceError } from '../../sdk/src/index.ts';
+import { CoppiceError } from '../../../sdk/src/index.ts';
 
 /** An error of a tool itself. Its message already says what to do next. */
 export class ToolError extends Error {

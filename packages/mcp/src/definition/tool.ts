@@ -1,6 +1,6 @@
 import type { ToolAnnotations } from '@modelcontextprotocol/server';
 import type { z } from 'zod';
-import type { Coppice } from '../../sdk/src/index.ts';
+import type { Coppice } from '../../../sdk/src/index.ts';
 
 /** The part of the client that tools use. */
 export type SandboxClient = Pick<Coppice, 'sandboxes'>;
