@@ -20,6 +20,9 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Client } from '@modelcontextprotocol/client';
+import { Client as FirstClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport as FirstTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { RECORD } from './testing/sandbox-record.ts';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
 const MAIN = fileURLToPath(new URL('main.ts', import.meta.url));
@@ -88,6 +91,52 @@ test('only the protocol is written to standard output, and no key to standard er
   );
   assert.match(texts.stderr, /^coppice-mcp: version \S+ serves http/mu);
   assert.ok(!texts.stderr.includes(KEY) && !texts.stdout.includes(KEY));
+});
+
+for (const mode of ['legacy', 'auto', { pin: '2026-07-28' }] as const)
+  test(`a client of mode ${JSON.stringify(mode)} calls a tool, and cancels a call`, async () => {
+    const left = Promise.withResolvers<void>();
+    answer = (request, response) => {
+      if (request.url?.endsWith('/exec/stream') === true) {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write('data: {"type":"stdout","data":"begun"}\n\n');
+        response.once('close', () => left.resolve());
+      } else sendJson(response, request.url?.startsWith('/v1/runs/') === true ? RECORD : [RECORD]);
+    };
+    const client = new Client({ name: 'test', version: '1' }, { versionNegotiation: { mode } });
+    await client.connect(
+      new StdioClientTransport({
+        command: process.execPath,
+        args: [MAIN],
+        env: environment(),
+        stderr: 'ignore',
+      }),
+    );
+    const { structuredContent } = await client.callTool({ name: 'list_sandboxes', arguments: {} });
+    assert.ok(JSON.stringify(structuredContent).includes(RECORD.id));
+    const controller = new AbortController();
+    const params = { name: 'exec', arguments: { sandboxId: RECORD.id, command: 'sleep 100' } };
+    const begun = Promise.withResolvers<void>();
+    const onprogress = () => begun.resolve();
+    const running = client.callTool(params, { signal: controller.signal, onprogress });
+    const rejected = assert.rejects(running);
+    await begun.promise;
+    controller.abort(new Error('enough'));
+    await rejected;
+    // The service kills a command whose client has left.
+    await left.promise;
+    await client.close();
+  });
+
+test('the first official client calls a tool', async () => {
+  answer = (_request, response) => sendJson(response, [RECORD]);
+  const client = new FirstClient({ name: 'test', version: '1' });
+  await client.connect(
+    new FirstTransport({ command: process.execPath, args: [MAIN], env: environment(), stderr: 'ignore' }),
+  );
+  const { structuredContent } = await client.callTool({ name: 'list_sandboxes', arguments: {} });
+  assert.ok(JSON.stringify(structuredContent).includes(RECORD.id));
+  await client.close();
 });
 
 test('a wrong start says what is missing, and exits with 2', () => {

@@ -4,23 +4,9 @@ import { Client, InMemoryTransport } from '@modelcontextprotocol/client';
 import { Coppice, type FetchFunction } from '../../sdk/src/index.ts';
 import { CreatedSandboxes } from './created-sandboxes.ts';
 import { buildMcpServer } from './mcp-server.ts';
+import { RECORD } from './testing/sandbox-record.ts';
 
-const ID = `run${'0a'.repeat(10)}`;
-const RECORD = {
-  id: ID,
-  status: 'running',
-  team_id: null,
-  image: 'docker.io/library/node:22-slim',
-  region: 'us',
-  vcpus: 1,
-  mem_mib: 1024,
-  disk_mib: 4096,
-  create_ms: 5,
-  created_at: '2026-11-21T06:30:00.000Z',
-  timeout: 300,
-  auto_hibernate: false,
-  labels: {},
-};
+const { id: ID } = RECORD;
 const ERROR_IDS = ['sandbox-1', '', '../etc', `run${'0'.repeat(80)}`];
 
 /** A client of a server whose service answers as `answer` says, by method and path. */
