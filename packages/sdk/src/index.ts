@@ -55,6 +55,7 @@ export {
 export type { ExecOptions, ExecResult } from './streams/exec.ts';
 export type {
   DownloadOptions,
+  DownloadStreamOptions,
   FileEntry,
   ListFilesOptions,
   UploadOptions,

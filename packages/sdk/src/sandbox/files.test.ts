@@ -284,3 +284,24 @@ test('directory entries have fields in camelCase', async () => {
   ]);
   assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/files?path=%2Fd`);
 });
+
+for (const honours of [true, false])
+  test(`a stream begins at its offset, ${honours ? 'sent as a range' : 'also when the service sends the whole file'}`, async () => {
+    const content = Buffer.from('0123456789');
+    const ranges: (string | undefined)[] = [];
+    await using server = await LoopbackServer.start(({ headers }, response) => {
+      ranges.push(headers.range);
+      const offset = Number(/^bytes=(\d+)-$/u.exec(headers.range ?? '')?.[1] ?? 0);
+      if (honours && offset > 0) response.writeHead(206).end(content.subarray(offset));
+      else {
+        response.write(content.subarray(0, 3));
+        response.end(content.subarray(3));
+      }
+    });
+    const read = async (offset?: number): Promise<string> =>
+      new Response(await server.sandbox().downloadStream('/a', { offset })).text();
+    assert.deepEqual([await read(), await read(0), await read(4)], ['0123456789', '0123456789', '456789']);
+    assert.deepEqual(ranges, [undefined, undefined, 'bytes=4-']);
+    await assert.rejects(read(-1), TypeError);
+    await assert.rejects(read(1.5), TypeError);
+  });

@@ -14,6 +14,7 @@ import {
 
 /** The default page size of the service. */
 const MAX_PAGE_FILES = 1000;
+const PARTIAL_CONTENT = 206;
 
 /** Options of `sandbox.upload()`. */
 export interface UploadOptions extends CallOptions {
@@ -38,6 +39,12 @@ export interface UploadResult {
 export interface DownloadOptions extends CallOptions {
   /** Maximum size in bytes. A larger file rejects with code `response_too_large`. Default 256 MiB. */
   maxBytes?: number | undefined;
+}
+
+/** Options of `sandbox.downloadStream()`. */
+export interface DownloadStreamOptions extends CallOptions {
+  /** First byte to read, from 0 on. At or after the end of the file, rejects with code `range_not_satisfiable`. Default 0. */
+  offset?: number | undefined;
 }
 
 /** Options of `sandbox.listFiles()`. */
@@ -85,19 +92,35 @@ export async function uploadFile(
   return sendContent(transport, request, { content, parse: parseUploadResult });
 }
 
-/** Reads a file as a stream. */
+/** Reads a file as a stream. Throws `TypeError` for an invalid `offset`. */
 export async function downloadStream(
   transport: Transport,
   path: string,
   file: string,
-  options: CallOptions,
+  { offset = 0, signal }: DownloadStreamOptions,
 ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
-  return transport.callStream({
+  if (!Number.isInteger(offset) || offset < 0)
+    throw new TypeError(`offset must be a whole number of at least 0, not ${offset}`);
+  const { status, body } = await transport.callStreamWithStatus({
     method: 'GET',
     path: `${path}/files/download`,
     query: buildQuery({ path: file }),
+    ...(offset === 0 ? {} : { headers: { range: `bytes=${offset}-` } }),
     idempotent: true,
-    signal: options.signal,
+    signal,
+  });
+  // The service sends all of a file that the kernel generates.
+  return offset === 0 || status === PARTIAL_CONTENT ? body : body.pipeThrough(skipBytes(offset));
+}
+
+function skipBytes(count: number): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> {
+  let left = count;
+  return new TransformStream({
+    transform(chunk, controller) {
+      const rest = chunk.subarray(Math.min(left, chunk.length));
+      left -= chunk.length - rest.length;
+      if (rest.length > 0) controller.enqueue(rest);
+    },
   });
 }
 

@@ -10,6 +10,7 @@ import {
   listDirectory,
   uploadFile,
   type DownloadOptions,
+  type DownloadStreamOptions,
   type FileEntry,
   type ListFilesOptions,
   type UploadOptions,
@@ -158,10 +159,13 @@ export abstract class SandboxGuest {
    * @example
    * const stream = await sandbox.downloadStream('/workspace/big.tar');
    * await stream.pipeTo(Writable.toWeb(createWriteStream('big.tar')));
+   *
+   * @example
+   * const rest = await sandbox.downloadStream('/workspace/big.tar', { offset: 1_000_000 });
    */
   async downloadStream(
     path: string,
-    options: CallOptions = {},
+    options: DownloadStreamOptions = {},
   ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
     return downloadStream(this.#transport, this.#path, path, options);
   }
