@@ -96,6 +96,8 @@ for (const [way, connect] of Object.entries(WAYS))
         read += String(part['content']);
         offset = part['nextOffset'] as number | null;
       }
+      const behind = await mcp.ask('read_file', { sandboxId, path: '/tmp/numbers', offset: 1_000_000 });
+      assert.deepEqual(behind, { content: '', encoding: 'utf8', bytes: 0, nextOffset: null });
       assert.equal(read, Array.from({ length: 30_000 }, (_, index) => `${index + 1}\n`).join(''));
     });
 

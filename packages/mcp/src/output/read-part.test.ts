@@ -23,13 +23,13 @@ function streamOf(bytes: Uint8Array, chunkBytes: number) {
 
 test('only as much is read as is returned, and the rest is cancelled', async () => {
   const { stream, seen } = streamOf(Buffer.alloc(1_000_000), 1000);
-  const part = await readPart(stream, 2500, 3000);
+  const part = await readPart(stream, 3000);
   assert.deepEqual([part.bytes.length, part.isEnd], [3000, false]);
-  assert.deepEqual(seen, { chunks: 6, isCancelled: true });
+  assert.deepEqual(seen, { chunks: 4, isCancelled: true });
 });
 
-test('an offset behind the end gives an empty last part', async () => {
-  const part = await readPart(streamOf(Buffer.from('abc'), 2).stream, 10, 5);
+test('an empty stream gives an empty last part', async () => {
+  const part = await readPart(streamOf(Buffer.alloc(0), 2).stream, 5);
   assert.deepEqual([part.bytes.length, part.isEnd], [0, true]);
   assert.deepEqual(encodePart(part), { content: '', encoding: 'utf8', length: 0 });
 });
@@ -62,7 +62,7 @@ test('parts of any text, read one after the other, give the text', async () => {
         const bytes = Buffer.from(text.toWellFormed());
         let read = '';
         for (let offset = 0; ;) {
-          const part = await readPart(streamOf(bytes, chunkBytes).stream, offset, maxBytes);
+          const part = await readPart(streamOf(bytes.subarray(offset), chunkBytes).stream, maxBytes);
           const { content, encoding, length } = encodePart(part);
           assert.equal(encoding, 'utf8');
           read += content;

@@ -5,23 +5,16 @@ export interface Part {
   isEnd: boolean;
 }
 
-/** Skips `offset` bytes and reads at most `maxBytes`. Cancels the rest of the stream. */
-export async function readPart(
-  stream: ReadableStream<Uint8Array>,
-  offset: number,
-  maxBytes: number,
-): Promise<Part> {
+/** Reads at most `maxBytes`, and cancels the rest of the stream. */
+export async function readPart(stream: ReadableStream<Uint8Array>, maxBytes: number): Promise<Part> {
   const chunks: Uint8Array[] = [];
-  let skip = offset;
   let room = maxBytes;
   for await (const chunk of stream) {
-    const rest = chunk.subarray(Math.min(skip, chunk.length));
-    skip -= chunk.length - rest.length;
-    const taken = rest.subarray(0, room);
-    if (taken.length > 0) chunks.push(taken);
+    const taken = chunk.subarray(0, room);
+    chunks.push(taken);
     room -= taken.length;
     // Leaving the loop cancels the stream.
-    if (rest.length > taken.length) return { bytes: Buffer.concat(chunks), isEnd: false };
+    if (chunk.length > taken.length) return { bytes: Buffer.concat(chunks), isEnd: false };
   }
   return { bytes: Buffer.concat(chunks), isEnd: true };
 }

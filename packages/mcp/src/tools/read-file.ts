@@ -1,9 +1,8 @@
 import { z } from 'zod';
-import { encodePart, readPart } from '../output/read-part.ts';
+import { CoppiceError, type Sandbox } from '../../../sdk/src/index.ts';
+import { encodePart, readPart, type Part } from '../output/read-part.ts';
 import { getSandbox, GuestPath, SandboxId } from '../definition/sandbox-fields.ts';
 import { defineTool } from '../definition/tool.ts';
-
-const MAX_OFFSET = 2 ** 30;
 
 export const readFile = defineTool({
   name: 'read_file',
@@ -14,7 +13,7 @@ export const readFile = defineTool({
   input: z.strictObject({
     sandboxId: SandboxId,
     path: GuestPath.describe('Absolute path of the file'),
-    offset: z.int().min(0).max(MAX_OFFSET).default(0).describe('First byte'),
+    offset: z.int().min(0).default(0).describe('First byte'),
     maxBytes: z.int().min(4).max(1_048_576).default(65_536).describe('Maximum number of bytes'),
   }),
   output: z.object({
@@ -25,13 +24,23 @@ export const readFile = defineTool({
   }),
   run: async ({ sandboxId, path, offset, maxBytes }, call) => {
     const sandbox = await getSandbox(call, sandboxId);
-    const part = await readPart(
-      await sandbox.downloadStream(path, { signal: call.signal }),
-      offset,
-      maxBytes,
-    );
+    const part = await readAt(sandbox, path, { offset, maxBytes, signal: call.signal });
     const { content, encoding, length } = encodePart(part);
     const isEnd = part.isEnd && length === part.bytes.length;
     return { content, encoding, bytes: length, nextOffset: isEnd ? null : offset + length };
   },
 });
+
+/** Reads a part of a file. A part behind the end of the file is empty. */
+async function readAt(
+  sandbox: Sandbox,
+  path: string,
+  { offset, maxBytes, signal }: { offset: number; maxBytes: number; signal: AbortSignal },
+): Promise<Part> {
+  try {
+    return await readPart(await sandbox.downloadStream(path, { offset, signal }), maxBytes);
+  } catch (error) {
+    if (!(error instanceof CoppiceError) || error.code !== 'range_not_satisfiable') throw error;
+    return { bytes: new Uint8Array(), isEnd: true };
+  }
+}

@@ -132,6 +132,8 @@ for (const [name, connect] of Object.entries(CLIENTS))
       assert.deepEqual(written.value, { path: '/tmp/new', bytes: 6 });
       const { value } = await client.call('read_file', { sandboxId: id, path: '/tmp/new', maxBytes: 4 });
       assert.deepEqual(value, { content: 'käf', encoding: 'utf8', bytes: 4, nextOffset: 4 });
+      const { value: end } = await client.call('read_file', { sandboxId: id, path: '/tmp/new', offset: 4 });
+      assert.deepEqual(end, { content: 'er', encoding: 'utf8', bytes: 2, nextOffset: null });
       const { value: list } = await client.call('list_files', { sandboxId: id, path: '/tmp' });
       assert.ok(JSON.stringify(list).includes('"new"'), JSON.stringify(list));
     });
