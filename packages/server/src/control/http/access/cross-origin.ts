@@ -1,7 +1,8 @@
 /**
  * CORS: the pages of other origins that may use the API. Below `/v1` only a key counts, and the page itself must send
- * it. So by default pages of any origin may use it; no answer allows browsers to send cookies. `/account`, where
- * cookies count, and preview origins, where one cookie counts, stay closed. `/mcp` is open to origins that the operator named.
+ * it, and below `/files` only the token in the path. So by default pages of any origin may use them; no answer allows
+ * browsers to send cookies. `/account`, where cookies count, and preview origins, where one cookie counts, stay closed.
+ * `/mcp` is open to origins that the operator named.
  *
  * The port proxy is also below `/v1`. There the service answers preflights, which carry no key, and sets the CORS
  * headers in place of the guest.
@@ -75,7 +76,7 @@ function buildOptions(request: FastifyRequest, all: readonly string[]): FastifyC
 
 function listAllowed(url: string, origins: readonly string[]): readonly string[] {
   if (/^\/mcp(?:\?|$)/u.test(url)) return listNamed(origins);
-  return /^\/v1(?:[/?]|$)/u.test(url) ? origins : [];
+  return /^\/(?:v1|files)(?:[/?]|$)/u.test(url) ? origins : [];
 }
 
 function listNamed(origins: readonly string[]): readonly string[] {
