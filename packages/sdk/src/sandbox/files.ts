@@ -43,8 +43,13 @@ export interface DownloadOptions extends CallOptions {
 
 /** Options of `sandbox.downloadStream()`. */
 export interface DownloadStreamOptions extends CallOptions {
-  /** First byte to read, from 0 on. At or after the end of the file, rejects with code `range_not_satisfiable`. Default 0. */
+  /**
+   * First byte to read, from 0 on. With `length` or an offset above 0, rejects with code `range_not_satisfiable` if it is at
+   * or after the end of the file. Default 0.
+   */
   offset?: number | undefined;
+  /** Maximum number of bytes to read, at least 1. Default: up to the end of the file. */
+  length?: number | undefined;
 }
 
 /** Options of `sandbox.listFiles()`. */
@@ -92,34 +97,49 @@ export async function uploadFile(
   return sendContent(transport, request, { content, parse: parseUploadResult });
 }
 
-/** Reads a file as a stream. Throws `TypeError` for an invalid `offset`. */
+/** Reads a file as a stream. Throws `TypeError` for an invalid `offset` or `length`. */
 export async function downloadStream(
   transport: Transport,
   path: string,
   file: string,
-  { offset = 0, signal }: DownloadStreamOptions,
+  { offset = 0, length = Infinity, signal }: DownloadStreamOptions,
 ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
   if (!Number.isInteger(offset) || offset < 0)
     throw new TypeError(`offset must be a whole number of at least 0, not ${offset}`);
+  if (length !== Infinity && (!Number.isInteger(length) || length < 1))
+    throw new TypeError(`length must be a whole number of at least 1, not ${length}`);
+  const isPart = offset > 0 || length !== Infinity;
   const { status, body } = await transport.callStreamWithStatus({
     method: 'GET',
     path: `${path}/files/download`,
     query: buildQuery({ path: file }),
-    ...(offset === 0 ? {} : { headers: { range: `bytes=${offset}-` } }),
+    ...(isPart ? { headers: { range: formatRange(offset, length) } } : {}),
     idempotent: true,
     signal,
   });
   // The service sends all of a file that the kernel generates.
-  return offset === 0 || status === PARTIAL_CONTENT ? body : body.pipeThrough(skipBytes(offset));
+  return !isPart || status === PARTIAL_CONTENT ? body : body.pipeThrough(cutBytes(offset, length));
 }
 
-function skipBytes(count: number): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> {
-  let left = count;
+function formatRange(offset: number, length: number): string {
+  return `bytes=${offset}-${length === Infinity ? '' : offset + length - 1}`;
+}
+
+function cutBytes(
+  offset: number,
+  length: number,
+): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> {
+  let skipped = offset;
+  let left = length;
   return new TransformStream({
     transform(chunk, controller) {
-      const rest = chunk.subarray(Math.min(left, chunk.length));
-      left -= chunk.length - rest.length;
-      if (rest.length > 0) controller.enqueue(rest);
+      const rest = chunk.subarray(Math.min(skipped, chunk.length));
+      skipped -= chunk.length - rest.length;
+      const taken = rest.subarray(0, left);
+      left -= taken.length;
+      if (taken.length > 0) controller.enqueue(taken);
+      // Cancels the source, whose rest is not read.
+      if (left === 0) controller.terminate();
     },
   });
 }

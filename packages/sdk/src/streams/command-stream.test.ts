@@ -31,6 +31,32 @@ test('a streamed command yields its output in order and returns how it ended', a
   assert.deepEqual(server.lastJson, { command: 'make', timeout: 5, stdin: 'in' });
 });
 
+test('output as bytes is what the command wrote', async () => {
+  const bytes = Buffer.from([0xff, 0xfe, 0, 0x80]);
+  await using server = await LoopbackServer.start((_, response) => {
+    send(response, out(bytes.toString('base64')), err(''), exit('3'));
+    response.end();
+  });
+  const chunks = server.sandbox().streamBytes('make', { timeout: 5 });
+  const first = await chunks.next();
+  assert.ok(first.done !== true);
+  assert.deepEqual([first.value.type, Buffer.from(first.value.data)], ['stdout', bytes]);
+  const second = await chunks.next();
+  assert.deepEqual(second.value, { type: 'stderr', data: new Uint8Array() });
+  assert.deepEqual((await chunks.next()).value, { exitCode: 3, timedOut: false });
+  assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/exec/stream?encoding=base64`);
+});
+
+test('leaving the loop over bytes kills the command', async () => {
+  const left = Promise.withResolvers<void>();
+  await using server = await LoopbackServer.start((_, response) => {
+    send(response, out('AA=='));
+    response.once('close', () => left.resolve());
+  });
+  for await (const _ of server.sandbox().streamBytes('make')) break;
+  await within(5_000, left.promise, 'the stream stays open');
+});
+
 test('frames and characters that arrive in pieces are joined', async () => {
   const bytes = Buffer.from(
     `data: ${JSON.stringify(out('äö€😀'))}\n\ndata: ${JSON.stringify(exit('0'))}\n\n`,
