@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { CoppiceError } from '../transport/errors.ts';
@@ -48,13 +49,14 @@ test('output as bytes is what the command wrote', async () => {
 });
 
 test('leaving the loop over bytes kills the command', async () => {
-  const left = Promise.withResolvers<void>();
+  const left: Promise<unknown>[] = [];
   await using server = await LoopbackServer.start((_, response) => {
+    left.push(once(response, 'close'));
     send(response, out('AA=='));
-    response.once('close', () => left.resolve());
   });
   for await (const _ of server.sandbox().streamBytes('make')) break;
-  await within(5_000, left.promise, 'the stream stays open');
+  assert.equal(left.length, 1);
+  await within(5_000, Promise.all(left), 'the stream stays open');
 });
 
 test('frames and characters that arrive in pieces are joined', async () => {
