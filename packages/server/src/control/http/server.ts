@@ -1,6 +1,4 @@
 /** The public API: Fastify, its hooks in the order in which they run, and the endpoints. */
-import { STATUS_CODES } from 'node:http';
-import type { Socket } from 'node:net';
 import { AppError } from '@coppice/contract';
 import Fastify, {
   LogController,
@@ -11,7 +9,6 @@ import Fastify, {
 } from 'fastify';
 import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
-import { newId } from '../../lib/new-id.ts';
 import type { TlsPair } from '../../lib/tls/tls-pair.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import { addAccountRoutes } from './account/account-routes.ts';
@@ -26,7 +23,8 @@ import { addHealthz } from './endpoints/healthz.ts';
 import { addMcp } from './endpoints/mcp/serve-mcp.ts';
 import { addMetrics } from './endpoints/metrics.ts';
 import { addPreviewOrigin } from './endpoints/ports/preview-origin.ts';
-import { buildErrorBody, JSON_BODY_BYTES } from './answers/error-mapper.ts';
+import { answerBrokenHttp, newRequestId } from './answers/broken-http.ts';
+import { JSON_BODY_BYTES } from './answers/error-mapper.ts';
 import { addExposure, TlsServers } from './serving/exposure.ts';
 import { addJsonBody } from './requests/json-body.ts';
 import { checkKeyAccess, requireKeyAccess } from './access/key-access.ts';
@@ -182,25 +180,4 @@ function addNotFound(
   });
   // For an OPTIONS that is not a preflight.
   app.setNotFoundHandler(refuse);
-}
-
-/** Answers input that is not HTTP: there is no request, only a socket. */
-function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const fault =
-    error.code === 'HPE_HEADER_OVERFLOW'
-      ? new AppError('headers_too_large', 'the request headers are over 16 KiB')
-      : new AppError('invalid_request', 'this is not an HTTP request');
-  const body = JSON.stringify(buildErrorBody(fault, newRequestId()));
-  const head = `HTTP/1.1 ${fault.status} ${STATUS_CODES[fault.status]}`;
-  socket.end(
-    `${head}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,
-  );
-}
-
-function newRequestId(): string {
-  return newId('req');
 }
