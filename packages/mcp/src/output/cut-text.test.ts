@@ -3,9 +3,10 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { CutText } from './cut-text.ts';
 
-const cut = (maxLength: number, pieces: readonly string[]): CutText => {
+const cut = (maxLength: number, pieces: readonly (string | Uint8Array)[]): CutText => {
   const text = new CutText(maxLength);
-  for (const piece of pieces) text.add(piece);
+  for (const piece of pieces) text.add(Buffer.from(piece));
+  text.end();
   return text;
 };
 
@@ -24,6 +25,18 @@ test('bytes are counted in UTF-8, and no half of a surrogate pair remains', () =
   const text = cut(2, ['🐎🐎🐎']);
   assert.equal(text.bytes, 12);
   assert.ok(String(text).isWellFormed());
+});
+
+test('bytes that are not UTF-8 count as they are, and a character may arrive in pieces', () => {
+  const broken = cut(100, [Buffer.alloc(10, 0xff)]);
+  assert.deepEqual([broken.bytes, String(broken)], [10, '\uFFFD'.repeat(10)]);
+  const bytes = Buffer.from('\uFEFFa🐎');
+  const whole = cut(
+    100,
+    [...bytes].map((byte) => Buffer.from([byte])),
+  );
+  assert.deepEqual([whole.bytes, String(whole)], [bytes.length, '\uFEFFa🐎']);
+  assert.equal(String(cut(100, [bytes.subarray(0, -1)])), '\uFEFFa\uFFFD');
 });
 
 test('any text in any pieces keeps the same beginning and end', () => {

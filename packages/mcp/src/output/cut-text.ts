@@ -4,6 +4,8 @@
  */
 export class CutText {
   readonly #halfLength: number;
+  /** A byte order mark is a character of the output. */
+  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   #head = '';
   #tail = '';
   #bytes = 0;
@@ -14,8 +16,18 @@ export class CutText {
     this.#halfLength = Math.ceil(maxLength / 2);
   }
 
-  add(text: string): void {
-    this.#bytes += Buffer.byteLength(text);
+  /** Adds bytes. A character may continue in the next ones; what is not UTF-8 becomes U+FFFD. */
+  add(bytes: Uint8Array): void {
+    this.#bytes += bytes.length;
+    this.#append(this.#decoder.decode(bytes, { stream: true }));
+  }
+
+  /** Call after the last bytes. */
+  end(): void {
+    this.#append(this.#decoder.decode());
+  }
+
+  #append(text: string): void {
     this.#length += text.length;
     const room = this.#halfLength - this.#head.length;
     this.#head += text.slice(0, room);
@@ -24,7 +36,7 @@ export class CutText {
     if (this.#tail.length > 2 * this.#halfLength) this.#tail = this.#tail.slice(-this.#halfLength);
   }
 
-  /** Bytes of the whole text in UTF-8. */
+  /** Number of bytes that were added. */
   get bytes(): number {
     return this.#bytes;
   }

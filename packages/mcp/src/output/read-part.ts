@@ -1,22 +1,14 @@
-/** Part of a stream of bytes, of which no more is read than needed. */
+/** Part of a file. */
 export interface Part {
   bytes: Uint8Array;
-  /** False if the stream has more. */
+  /** False if the file has more. */
   isEnd: boolean;
 }
 
-/** Reads at most `maxBytes`, and cancels the rest of the stream. */
+/** Reads a stream that has at most one byte more than `maxBytes`, and returns at most `maxBytes`. */
 export async function readPart(stream: ReadableStream<Uint8Array>, maxBytes: number): Promise<Part> {
-  const chunks: Uint8Array[] = [];
-  let room = maxBytes;
-  for await (const chunk of stream) {
-    const taken = chunk.subarray(0, room);
-    chunks.push(taken);
-    room -= taken.length;
-    // Leaving the loop cancels the stream.
-    if (chunk.length > taken.length) return { bytes: Buffer.concat(chunks), isEnd: false };
-  }
-  return { bytes: Buffer.concat(chunks), isEnd: true };
+  const bytes = Buffer.from(await new Response(stream).arrayBuffer());
+  return { bytes: bytes.subarray(0, maxBytes), isEnd: bytes.length <= maxBytes };
 }
 
 /** Bytes as a tool returns them: as text if they are UTF-8, else in base64. */

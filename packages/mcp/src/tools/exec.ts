@@ -1,8 +1,12 @@
 import { z } from 'zod';
-import type { CommandExit, OutputChunk } from '../../../sdk/src/index.ts';
+import type { CommandExit, OutputBytes } from '../../../sdk/src/index.ts';
 import { CutText } from '../output/cut-text.ts';
+import { ToolError } from '../definition/describe-failure.ts';
 import { getSandbox, GuestPath, SandboxId } from '../definition/sandbox-fields.ts';
 import { defineTool } from '../definition/tool.ts';
+
+/** The body of the request, less what the client adds. */
+const MAX_REQUEST_BYTES = (1 << 20) - 1024;
 
 export const exec = defineTool({
   name: 'exec',
@@ -24,7 +28,11 @@ export const exec = defineTool({
     cwd: GuestPath.optional().describe("Working directory. Default: the image's WORKDIR, else /workspace"),
     env: z.record(z.string().min(1).max(256), z.string().max(32_768)).optional(),
     user: z.string().min(1).max(64).optional().describe("Name or uid. Default: the image's USER, else root"),
-    stdin: z.string().max(524_288).optional().describe('Text that the command reads. Default: none'),
+    stdin: z
+      .string()
+      .max(524_288)
+      .optional()
+      .describe('Text that the command reads; with command and env at most 1 MiB as JSON. Default: none'),
     maxOutput: z
       .int()
       .min(200)
@@ -45,17 +53,20 @@ export const exec = defineTool({
   }),
   run: async ({ sandboxId, command, maxOutput, ...options }, call) => {
     const { signal } = call;
+    assertFits({ command, ...options });
     const sandbox = await getSandbox(call, sandboxId);
     const stdout = new CutText(maxOutput);
     const stderr = new CutText(maxOutput);
     // The stream ends with the call, and the service kills a command whose stream has ended.
     const { exitCode, timedOut } = await readAll(
-      sandbox.stream(command, { ...options, signal }),
+      sandbox.streamBytes(command, { ...options, signal }),
       ({ type, data }) => {
         (type === 'stdout' ? stdout : stderr).add(data);
         call.progress(stdout.bytes + stderr.bytes);
       },
     );
+    stdout.end();
+    stderr.end();
     return {
       exitCode,
       timedOut,
@@ -68,9 +79,18 @@ export const exec = defineTool({
   },
 });
 
+/** Characters of other scripts, and those that JSON escapes, take up to six bytes: no limit in characters says enough. */
+function assertFits(request: object): void {
+  if (Buffer.byteLength(JSON.stringify(request)) <= MAX_REQUEST_BYTES) return;
+  throw new ToolError(
+    'stdin: with command and env it is over 1 MiB as JSON. Write it with write_file, in parts if needed, and redirect from ' +
+      'that file: command < file.',
+  );
+}
+
 async function readAll(
-  chunks: AsyncGenerator<OutputChunk, CommandExit>,
-  onChunk: (chunk: OutputChunk) => void,
+  chunks: AsyncGenerator<OutputBytes, CommandExit>,
+  onChunk: (chunk: OutputBytes) => void,
 ): Promise<CommandExit> {
   for (;;) {
     const next = await chunks.next();

@@ -4,6 +4,9 @@ import { encodePart, readPart, type Part } from '../output/read-part.ts';
 import { getSandbox, GuestPath, SandboxId } from '../definition/sandbox-fields.ts';
 import { defineTool } from '../definition/tool.ts';
 
+/** The service takes no more digits. */
+const MAX_OFFSET = 10 ** 14;
+
 export const readFile = defineTool({
   name: 'read_file',
   title: 'Read a file',
@@ -13,7 +16,7 @@ export const readFile = defineTool({
   input: z.strictObject({
     sandboxId: SandboxId,
     path: GuestPath.describe('Absolute path of the file'),
-    offset: z.int().min(0).default(0).describe('First byte'),
+    offset: z.int().min(0).max(MAX_OFFSET).default(0).describe('First byte'),
     maxBytes: z.int().min(4).max(1_048_576).default(65_536).describe('Maximum number of bytes'),
   }),
   output: z.object({
@@ -31,14 +34,18 @@ export const readFile = defineTool({
   },
 });
 
-/** Reads a part of a file. A part behind the end of the file is empty. */
+/**
+ * Reads a part of a file. A part behind the end of the file is empty. It asks for one byte more than it returns, which tells
+ * whether the file continues, and for nothing beyond: the guest and the audit log would count the rest as read.
+ */
 async function readAt(
   sandbox: Sandbox,
   path: string,
   { offset, maxBytes, signal }: { offset: number; maxBytes: number; signal: AbortSignal },
 ): Promise<Part> {
   try {
-    return await readPart(await sandbox.downloadStream(path, { offset, signal }), maxBytes);
+    const stream = await sandbox.downloadStream(path, { offset, length: maxBytes + 1, signal });
+    return await readPart(stream, maxBytes);
   } catch (error) {
     if (!(error instanceof CoppiceError) || error.code !== 'range_not_satisfiable') throw error;
     return { bytes: new Uint8Array(), isEnd: true };
