@@ -1,6 +1,11 @@
 import { z } from 'zod';
 import { getSandbox, SandboxId } from '../definition/sandbox-fields.ts';
+import { reachState } from '../definition/reach-state.ts';
 import { defineTool } from '../definition/tool.ts';
+
+const Used = z.number().nullable();
+
+type Usage = Record<'cpuMs' | 'memPeakBytes' | 'uptimeMs' | 'costCents', number | null>;
 
 export const destroySandbox = defineTool({
   name: 'destroy_sandbox',
@@ -11,16 +16,22 @@ export const destroySandbox = defineTool({
   input: z.strictObject({ sandboxId: SandboxId }),
   output: z.object({
     status: z.string(),
-    cpuMs: z.number().describe('CPU time in milliseconds'),
-    memPeakBytes: z.number(),
-    uptimeMs: z.number(),
-    costCents: z.number(),
+    cpuMs: Used.describe(
+      'CPU time in milliseconds; like the other numbers null if it had been destroyed before',
+    ),
+    memPeakBytes: Used,
+    uptimeMs: Used,
+    costCents: Used,
   }),
   run: async ({ sandboxId }, call) => {
     const sandbox = await getSandbox(call, sandboxId);
-    const { status, cpuMs, memPeakBytes, uptimeMs, costCents } = await sandbox.destroy({
-      signal: call.signal,
+    const { signal } = call;
+    let usage: Usage = { cpuMs: null, memPeakBytes: null, uptimeMs: null, costCents: null };
+    const { status } = await reachState(sandbox, { status: 'destroyed', signal }, async () => {
+      const { cpuMs, memPeakBytes, uptimeMs, costCents } = await sandbox.destroy({ signal });
+      usage = { cpuMs, memPeakBytes, uptimeMs, costCents };
+      return sandbox.record;
     });
-    return { status, cpuMs, memPeakBytes, uptimeMs, costCents };
+    return { status, ...usage };
   },
 });

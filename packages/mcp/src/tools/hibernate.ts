@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { getSandbox, SandboxId, SandboxRecord, toRecord } from '../definition/sandbox-fields.ts';
+import { reachState } from '../definition/reach-state.ts';
 import { defineTool } from '../definition/tool.ts';
 
 export const hibernate = defineTool({
@@ -7,12 +8,14 @@ export const hibernate = defineTool({
   title: 'Hibernate a sandbox',
   description:
     'Saves a running sandbox to disk, with files, memory and processes, and releases its memory and CPUs. It costs nothing ' +
-    'until resume, and keeps its sandboxId. Open connections end.',
+    'until resume, and keeps its sandboxId. Open connections end. One that is hibernated stays so.',
   annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true, openWorldHint: false },
   input: z.strictObject({ sandboxId: SandboxId }),
   output: SandboxRecord,
   run: async ({ sandboxId }, call) => {
     const sandbox = await getSandbox(call, sandboxId);
-    return toRecord(await sandbox.hibernate({ signal: call.signal }));
+    const { signal } = call;
+    const change = () => sandbox.hibernate({ signal });
+    return toRecord(await reachState(sandbox, { status: 'hibernated', signal }, change));
   },
 });
