@@ -2,10 +2,10 @@ import type { CallToolResult, McpServer, ServerContext, ToolCallback } from '@mo
 import type { z } from 'zod';
 import { describeFailure } from './definition/describe-failure.ts';
 import { buildProgress } from './progress.ts';
-import type { Tool, ToolCall } from './definition/tool.ts';
+import type { DefinedTool, ToolCall } from './definition/tool.ts';
 
 /** The part of a call that all calls of a server share. */
-export type ToolSession = Pick<ToolCall, 'client' | 'created'>;
+export type ToolSession = Pick<ToolCall, 'client' | 'creations'>;
 
 /**
  * Adds a tool to a server. A failure is a result with `isError`, not an error of the protocol: hosts show only the former
@@ -14,10 +14,10 @@ export type ToolSession = Pick<ToolCall, 'client' | 'created'>;
 export function addTool<Input extends z.ZodObject, Output extends z.ZodObject>(
   server: McpServer,
   session: ToolSession,
-  tool: Tool<Input, Output>,
+  tool: DefinedTool<Input, Output>,
 ): void {
-  const { name, title, description, annotations, input, output } = tool;
-  const config = { title, description, annotations, inputSchema: input, outputSchema: output };
+  const { name, title, description, annotations, inputSchema, outputSchema } = tool;
+  const config = { title, description, annotations, inputSchema, outputSchema };
   const call = async (args: z.output<Input>, context: ServerContext): Promise<CallToolResult> => {
     const { signal } = context.mcpReq;
     try {
@@ -27,7 +27,7 @@ export function addTool<Input extends z.ZodObject, Output extends z.ZodObject>(
     }
   };
   // The type of a callback depends on the schema, which is generic here.
-  server.registerTool<Output, Input>(name, config, call as unknown as ToolCallback<Input>);
+  server.registerTool(name, config, call as unknown as ToolCallback<typeof inputSchema>);
 }
 
 /** Older clients read only the text, so it holds the same. */

@@ -17,6 +17,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Client } from '@modelcontextprotocol/client';
@@ -30,6 +31,7 @@ const PACKAGE = fileURLToPath(new URL('..', import.meta.url));
 const MODULES = fileURLToPath(new URL('../../../node_modules', import.meta.url));
 const KEY = `cop_live_us_${'k'.repeat(40)}`;
 const COMMAND_MS = 60_000;
+const LONG_CREATE_MS = 13_000;
 
 let service: Server;
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
@@ -97,9 +99,9 @@ for (const mode of ['legacy', 'auto', { pin: '2026-07-28' }] as const)
   test(`a client of mode ${JSON.stringify(mode)} calls a tool, and cancels a call`, async () => {
     const left = Promise.withResolvers<void>();
     answer = (request, response) => {
-      if (request.url?.endsWith('/exec/stream') === true) {
+      if (request.url?.includes('/exec/stream') === true) {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
-        response.write('data: {"type":"stdout","data":"begun"}\n\n');
+        response.write('data: {"type":"stdout","data":"YmVndW4="}\n\n');
         response.once('close', () => left.resolve());
       } else sendJson(response, request.url?.startsWith('/v1/runs/') === true ? RECORD : [RECORD]);
     };
@@ -127,6 +129,37 @@ for (const mode of ['legacy', 'auto', { pin: '2026-07-28' }] as const)
     await left.promise;
     await client.close();
   });
+
+test('a create that is in progress at the end of a session is waited for, and its sandbox destroyed', async () => {
+  const asked = Promise.withResolvers<ServerResponse>();
+  const destroyed = Promise.withResolvers<string | undefined>();
+  answer = ({ method, url }, response) => {
+    if (method === 'POST') return asked.resolve(response);
+    destroyed.resolve(`${method} ${url}`);
+    sendJson(response, { status: 'destroyed', cpu_ms: 1, mem_peak_bytes: 1, uptime_ms: 1, cost_cents: 0 });
+  };
+  const child = spawn(process.execPath, [MAIN, '--destroy-on-exit'], { env: environment() });
+  let texts = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (texts += text));
+  child.stdout.resume();
+  const params = { name: 'create_sandbox', arguments: { timeout: 0 } };
+  const clientInfo = { name: 'test', version: '1' };
+  const hello = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo };
+  for (const message of [
+    { id: 1, method: 'initialize', params: hello },
+    { method: 'notifications/initialized' },
+    { id: 2, method: 'tools/call', params },
+  ])
+    child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`);
+  const created = await asked.promise;
+  child.stdin.end();
+  // Longer than the process waits for anything else.
+  await delay(LONG_CREATE_MS);
+  sendJson(created, RECORD);
+  assert.equal(await destroyed.promise, `DELETE /v1/runs/${RECORD.id}`);
+  assert.deepEqual(await once(child, 'close'), [0, null]);
+  assert.match(texts, /1 creates? .*in progress/u);
+});
 
 test('the first official client calls a tool', async () => {
   answer = (_request, response) => sendJson(response, [RECORD]);

@@ -21,9 +21,11 @@ Serves the sandboxes of a Coppice service to an MCP client, on standard input an
 
 Environment: SANDBOX_API_KEY, SANDBOX_BASE_URL (default http://127.0.0.1:8080), SANDBOX_ALLOW_PLAIN_HTTP
 `;
-/** A host kills a server that does not end soon. */
-const CLEAN_UP_MS = 8_000;
-/** Longest time from the end of the session to that of the process, whatever still runs. */
+/** Time to destroy the sandboxes of the session. */
+const CLEAN_UP_MS = 60_000;
+/** Longest time for a create in progress. The client gives it up after 290 s. */
+const CREATE_MS = 300_000;
+/** Time from the end of the session to that of the process, besides the times above. */
 const EXIT_MS = 12_000;
 
 main();
@@ -49,20 +51,30 @@ function readVersion(): string {
 /** Serves until standard input ends, or a signal arrives. Then cancels the calls in progress, and cleans up. */
 function serve({ apiKey, destroysOnExit }: Options, version: string): void {
   const client = new Coppice({ apiKey });
-  const created = new CreatedSandboxes(client);
-  const session = { client, created: (ids: readonly string[]) => created.add(ids) };
-  const server = serveStdio(() => buildMcpServer(session, version), {
+  const creations = new CreatedSandboxes(report);
+  const server = serveStdio(() => buildMcpServer({ client, creations }, version), {
     onerror: (error) => report(describe(error)),
   });
   const end = async (): Promise<void> => {
+    await within(EXIT_MS, server.close());
+    if (creations.pending > 0)
+      report(`${creations.pending} creates are in progress; waits for them, to destroy their sandboxes`);
+    const left = await creations.settle(CREATE_MS);
+    if (left > 0) report(`${left} creates are still in progress; their sandboxes may stay: list them`);
+    const failed = destroysOnExit ? await creations.destroyAll(CLEAN_UP_MS) : [];
+    for (const id of failed) report(`could not destroy ${id}; unless it has an idle timeout, it stays`);
     setTimeout(() => process.exit(1), EXIT_MS).unref();
-    await server.close();
-    const failed = destroysOnExit ? await created.destroyAll(CLEAN_UP_MS) : [];
-    for (const id of failed) report(`could not destroy ${id}; it ends by its idle timeout`);
   };
   process.stdin.once('close', () => void end());
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.stdin.destroy());
   report(`version ${version} serves ${client.baseUrl}`);
+}
+
+/** Resolves with the promise, or after `ms` without it. */
+async function within(ms: number, promise: Promise<unknown>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  await Promise.race([promise, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
+  clearTimeout(timer);
 }
 
 function report(text: string): void {

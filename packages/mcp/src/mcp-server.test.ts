@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
-import { describe, test } from 'node:test';
+import { describe, mock, test } from 'node:test';
 import { Client, InMemoryTransport } from '@modelcontextprotocol/client';
 import { Coppice, type FetchFunction } from '../../sdk/src/index.ts';
 import { CreatedSandboxes } from './created-sandboxes.ts';
 import { buildMcpServer } from './mcp-server.ts';
 import { RECORD } from './testing/sandbox-record.ts';
+import { exec } from './tools/exec.ts';
 
 const { id: ID } = RECORD;
 const ERROR_IDS = ['sandbox-1', '', '../etc', `run${'0'.repeat(80)}`];
@@ -24,19 +25,24 @@ async function connect(answer: (call: string, init: RequestInit) => unknown) {
     fetch: serve,
     maxRetries: 0,
   });
-  const created = new CreatedSandboxes(service);
-  const server = buildMcpServer({ client: service, created: (ids) => created.add(ids) }, '1.2.3');
+  const reports: string[] = [];
+  const created = new CreatedSandboxes((text) => void reports.push(text));
+  const server = buildMcpServer({ client: service, creations: created }, '1.2.3');
   const client = new Client({ name: 'test', version: '1' });
   const [one, other] = InMemoryTransport.createLinkedPair();
   await Promise.all([server.connect(other), client.connect(one)]);
   const call = async (name: string, args: Record<string, unknown>, signal?: AbortSignal) => {
     const options = signal === undefined ? {} : { signal };
-    const { isError = false, content } = await client.callTool({ name, arguments: args }, options);
+    const result = await client.callTool({ name, arguments: args }, options);
+    const { isError = false, content, structuredContent = {} } = result;
     const [first] = content;
-    return { isError, text: first?.type === 'text' ? first.text : '' };
+    const value = structuredContent as Record<string, unknown>;
+    return { isError, text: first?.type === 'text' ? first.text : '', value };
   };
-  return { client, call, calls, created };
+  return { client, call, calls, created, reports };
 }
+
+const DESTROYED = { status: 'destroyed', cpu_ms: 1, mem_peak_bytes: 1, uptime_ms: 1, cost_cents: 0 };
 
 const failure = (status: number, code: string) =>
   Response.json({ error: { code, message: `it is ${code}`, request_id: 'req1' } }, { status });
@@ -117,7 +123,7 @@ test('a sandbox whose create is cancelled is destroyed as soon as it exists', as
   const { call, created, calls } = await connect((request) => {
     if (request.startsWith('DELETE')) {
       destroyed.resolve();
-      return { status: 'destroyed', cpu_ms: 1, mem_peak_bytes: 1, uptime_ms: 1, cost_cents: 0 };
+      return DESTROYED;
     }
     asked.resolve();
     return record.promise;
@@ -139,8 +145,8 @@ test('the end of a session destroys what it created, and reports what it cannot'
   let isGone = false;
   const { call, created, calls } = await connect((request) => {
     if (!request.startsWith('DELETE')) return RECORD;
-    if (!isGone) return failure(500, 'internal');
-    return { status: 'destroyed', cpu_ms: 1, mem_peak_bytes: 1, uptime_ms: 1, cost_cents: 0 };
+    if (!isGone) return failure(403, 'forbidden');
+    return DESTROYED;
   });
   await call('create_sandbox', {});
   assert.deepEqual(await created.destroyAll(1000), [ID]);
@@ -148,6 +154,110 @@ test('the end of a session destroys what it created, and reports what it cannot'
   await call('create_sandbox', {});
   assert.deepEqual(await created.destroyAll(1000), []);
   assert.equal(calls.at(-1), `DELETE /v1/runs/${ID}`);
+});
+
+test('a sandbox whose caller has left is destroyed even if the rate limit is reached, or its id is reported', async () => {
+  let refused = 0;
+  const { call, calls, created, reports } = await connect((request) => {
+    if (!request.startsWith('DELETE')) return record.promise;
+    refused += 1;
+    if (isForbidden) return failure(401, 'unauthorized');
+    return refused < 3 ? failure(429, 'rate_limited') : DESTROYED;
+  });
+  let record = Promise.withResolvers<unknown>();
+  let isForbidden = false;
+  const cancelOne = async (): Promise<void> => {
+    const controller = new AbortController();
+    const before = calls.length;
+    const rejected = assert.rejects(call('create_sandbox', {}, controller.signal));
+    while (calls.length === before) await new Promise(setImmediate);
+    controller.abort(new Error('enough'));
+    await rejected;
+    record.resolve(RECORD);
+    assert.equal(created.pending, 1);
+    assert.equal(await created.settle(10_000), 0);
+  };
+  await cancelOne();
+  assert.deepEqual([refused, reports], [3, []]);
+  record = Promise.withResolvers();
+  isForbidden = true;
+  await cancelOne();
+  assert.equal(refused, 4);
+  assert.match(reports.join(), new RegExp(`^could not destroy ${ID}`, 'u'));
+});
+
+test('the end of a session destroys many sandboxes, a few at a time', async () => {
+  let open = 0;
+  let most = 0;
+  const ids = Array.from({ length: 40 }, (_, index) => `run${index.toString(16).padStart(20, '0')}`);
+  const { call, created, calls } = await connect(async (request) => {
+    if (request.endsWith('/fork'))
+      return Response.json(
+        ids.map((id) => ({ ...RECORD, id })),
+        { status: 201 },
+      );
+    if (!request.startsWith('DELETE')) return RECORD;
+    open += 1;
+    most = Math.max(most, open);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    open -= 1;
+    return DESTROYED;
+  });
+  await call('fork', { sandboxId: ID, count: ids.length });
+  assert.deepEqual(await created.destroyAll(10_000), []);
+  const destroyed = calls.filter((request) => request.startsWith('DELETE'));
+  assert.deepEqual(
+    destroyed.toSorted(),
+    ids.map((id) => `DELETE /v1/runs/${id}`),
+  );
+  assert.ok(most > 1 && most <= 8, String(most));
+});
+
+describe('a sandbox that has the state already', () => {
+  const cases = { resume: 'running', hibernate: 'hibernated', destroy_sandbox: 'destroyed' };
+  for (const [tool, status] of Object.entries(cases)) {
+    test(`${tool} succeeds for one that is ${status}`, async () => {
+      const { call } = await connect((request) =>
+        request.startsWith('GET') ? { ...RECORD, status } : failure(409, 'invalid_state'),
+      );
+      const { isError, text, value } = await call(tool, { sandboxId: ID });
+      assert.ok(!isError, text);
+      assert.equal(value['status'], status);
+      if (tool === 'destroy_sandbox') assert.equal(value['cpuMs'], null);
+    });
+
+    test(`${tool} fails for one that is failed, or about to change`, async () => {
+      for (const record of [{ status: 'failed' }, { status, operation: 'hibernating' }]) {
+        const { call } = await connect((request) =>
+          request.startsWith('GET') ? { ...RECORD, ...record } : failure(409, 'invalid_state'),
+        );
+        const { isError, text } = await call(tool, { sandboxId: ID });
+        assert.ok(isError && text.startsWith('invalid_state: '), text);
+      }
+    });
+  }
+});
+
+test('input of a command that no request can hold is refused with the way that works', async () => {
+  const { call, calls } = await connect(() => failure(500, 'internal'));
+  const [ideographs, controls] = ['漢'.repeat(400_000), '\u0001'.repeat(200_000)];
+  for (const [stdin, env] of [
+    [ideographs, {}],
+    [controls, {}],
+    ['', Object.fromEntries(Array.from({ length: 40 }, (_, index) => [`A${index}`, 'x'.repeat(32_768)]))],
+  ]) {
+    const { isError, text } = await call('exec', { sandboxId: ID, command: 'cat', stdin, env });
+    assert.ok(isError && /^stdin: .*over 1 MiB.*write_file.*command < file/u.test(text), text.slice(0, 300));
+  }
+  assert.deepEqual(calls, []);
+});
+
+test('the JSON Schema of a tool is built once for all servers', async () => {
+  const tools = async () => (await (await connect(() => ({}))).client.listTools()).tools;
+  const before = await tools();
+  const build = mock.method(exec.input['~standard'].jsonSchema, 'input');
+  assert.deepEqual(await tools(), before);
+  assert.equal(build.mock.callCount(), 0);
 });
 
 test('partial forks return the children and why the others are missing', async () => {

@@ -18,6 +18,8 @@ export interface HttpExchange {
  */
 export async function serveHttpRequest(exchange: HttpExchange): Promise<Response> {
   const { request, body, session, version, onError } = exchange;
-  const handler = createMcpHandler(() => buildMcpServer(session, version), { onerror: onError });
+  // With the default, clients and proxies would wait for the head of an answer until a silent command has ended.
+  const options = { onerror: onError, responseMode: 'sse' } as const;
+  const handler = createMcpHandler(() => buildMcpServer(session, version), options);
   return handler.fetch(request, { parsedBody: body });
 }

@@ -31,6 +31,7 @@ const NEXT_STEPS: Readonly<Record<string, string>> = {
   rate_limited: 'Wait before the next call.',
   invalid_state:
     'A hibernated sandbox runs again after resume. A destroyed or failed one cannot be used: create one with create_sandbox.',
+  headers_too_large: 'Use a shorter path, or fewer or shorter labels.',
   file_not_found: 'See what exists with list_files.',
   image_not_pinned: 'Name a tag or a digest, for example python:3.12-slim.',
   connection_refused: 'The service does not run, or is restarting. Try again in a few seconds.',

@@ -18,12 +18,12 @@ export const Labels = z
   .record(z.string().min(1).max(63), z.string().max(255))
   .describe('Up to 32 labels of your choice, by which list_sandboxes filters');
 
-/** Seconds. */
-export const IdleTimeout = z
-  .int()
-  .min(0)
-  .max(2_592_000)
-  .describe('Seconds without a call after which the sandbox is destroyed; 0 means never');
+/** Only calls that reach the guest or change the sandbox restart the timer. */
+export const IDLE_TIMEOUT =
+  'Seconds without a command, a file call or a request to a port after which the sandbox is destroyed; list_sandboxes and ' +
+  'url do not count. 0 means never';
+
+export const IdleTimeout = z.int().min(0).max(2_592_000).describe(IDLE_TIMEOUT);
 
 const Rules = z.array(z.string().min(1).max(255)).max(256);
 
@@ -87,16 +87,18 @@ export async function getSandbox(
  * unknown to the caller. Then destroys them.
  */
 export async function createUnlessCancelled<Made extends Sandbox | Sandbox[]>(
-  { signal, created }: Pick<ToolCall, 'signal' | 'created'>,
+  { signal, creations }: Pick<ToolCall, 'signal' | 'creations'>,
   create: () => Promise<Made>,
 ): Promise<Made> {
   signal.throwIfAborted();
-  const made = await create();
-  const sandboxes: Sandbox[] = [made].flat();
-  if (signal.aborted) {
-    await Promise.all(sandboxes.map((sandbox) => sandbox[Symbol.asyncDispose]()));
-    signal.throwIfAborted();
-  }
-  created(sandboxes.map(({ id }) => id));
-  return made;
+  return creations.track(async () => {
+    const made = await create();
+    const sandboxes: Sandbox[] = [made].flat();
+    if (signal.aborted) {
+      await creations.discard(sandboxes);
+      signal.throwIfAborted();
+    }
+    creations.add(sandboxes);
+    return made;
+  });
 }

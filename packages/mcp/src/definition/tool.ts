@@ -1,9 +1,20 @@
 import type { ToolAnnotations } from '@modelcontextprotocol/server';
 import type { z } from 'zod';
-import type { Coppice } from '../../../sdk/src/index.ts';
+import type { Coppice, Sandbox } from '../../../sdk/src/index.ts';
+import { cacheJsonSchema, type CachedSchema } from './cached-schema.ts';
 
 /** The part of the client that tools use. */
-export type SandboxClient = Pick<Coppice, 'sandboxes'>;
+type SandboxClient = Pick<Coppice, 'sandboxes'>;
+
+/** What becomes of the sandboxes that calls create. */
+export interface Creations {
+  /** Runs a create, with what follows it: the end of the session waits for it. */
+  track: <T>(create: () => Promise<T>) => Promise<T>;
+  /** Notes sandboxes of which the caller learns. */
+  add: (sandboxes: readonly Sandbox[]) => void;
+  /** Destroys sandboxes whose caller has cancelled the call or left. Never rejects: a failure is reported. */
+  discard: (sandboxes: readonly Sandbox[]) => Promise<void>;
+}
 
 /** The input of a tool besides its arguments. */
 export interface ToolCall {
@@ -12,8 +23,7 @@ export interface ToolCall {
   signal: AbortSignal;
   /** Reports how many bytes a call has produced so far. Sends nothing unless the caller asked for progress. */
   progress: (bytes: number) => void;
-  /** Notes sandboxes that the call created, for the clean-up at the end of a session. */
-  created: (ids: readonly string[]) => void;
+  creations: Creations;
 }
 
 /** A tool: what a model sees of it, and what it does. */
@@ -28,9 +38,18 @@ export interface Tool<Input extends z.ZodObject, Output extends z.ZodObject> {
   run: (args: z.output<Input>, call: ToolCall) => Promise<z.input<Output>>;
 }
 
+/** A tool with its schemas as the server package takes them. */
+export interface DefinedTool<Input extends z.ZodObject, Output extends z.ZodObject> extends Tool<
+  Input,
+  Output
+> {
+  inputSchema: CachedSchema<Input>;
+  outputSchema: CachedSchema<Output>;
+}
+
 /** Infers the types of a tool from its schemas. */
 export function defineTool<Input extends z.ZodObject, Output extends z.ZodObject>(
   tool: Tool<Input, Output>,
-): Tool<Input, Output> {
-  return tool;
+): DefinedTool<Input, Output> {
+  return { ...tool, inputSchema: cacheJsonSchema(tool.input), outputSchema: cacheJsonSchema(tool.output) };
 }

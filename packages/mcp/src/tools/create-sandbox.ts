@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import {
   createUnlessCancelled,
+  IDLE_TIMEOUT,
   IdleTimeout,
   Labels,
   Network,
@@ -35,9 +36,7 @@ export const createSandbox = defineTool({
       .max(1_048_576)
       .optional()
       .describe('Writable disk in MiB, used as it is written. Default 4096'),
-    timeout: IdleTimeout.optional().describe(
-      'Seconds without a call after which the sandbox is destroyed; 0 means never. Default 300',
-    ),
+    timeout: IdleTimeout.optional().describe(`${IDLE_TIMEOUT}. Default 300`),
     labels: Labels.optional(),
     network: Network.optional(),
     networkProfile: NetworkProfile.optional(),
