@@ -12,10 +12,12 @@ import {
   API_KEY,
   INVITATION,
   startHarness,
+  startHarnessWith,
   waitFor,
   type ControlHarness,
 } from '../testing/control-harness.ts';
 import type { FakeCommand } from '../testing/fakes/fake-runner.ts';
+import { callTool, MCP_HEADERS as HEADERS, sendToolCall } from '../testing/requests/mcp-call.ts';
 
 const IDENTITY = { name: 'test', version: '1.0.0' };
 
@@ -188,7 +190,6 @@ for (const [name, connect] of Object.entries(CLIENTS))
   });
 
 const LIST = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
-const HEADERS = { accept: 'application/json, text/event-stream' };
 
 test('a request needs a key, and names what is missing', async () => {
   const post = (apiKey: string | null) =>
@@ -280,6 +281,42 @@ test('a cancellation ends the call of its own session only', async () => {
   assert.equal((await other).value['exitCode'], 0);
 });
 
+test('without a session a call has no cancellation, and a session has each id once', async () => {
+  const commands: FakeCommand[] = [];
+  harness.runner.onExec = (command) => void commands.push(command);
+  const args = { sandboxId: id, command: 'sleep 100' };
+  const running = [callTool(harness, 'exec', args, { id: 2 }), callTool(harness, 'exec', args, { id: 2 })];
+  await waitFor('two commands', () => commands.length === 2);
+  const cancel = { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 2 } };
+  assert.equal((await harness.fetch('POST', '/mcp', { body: cancel, headers: HEADERS })).status, 202);
+  const session = 'a-session';
+  running.push(callTool(harness, 'exec', args, { id: 2, session }));
+  await waitFor('the command of the session', () => commands.length === 3);
+  const again = await sendToolCall(harness, 'exec', args, { id: 2, session });
+  assert.equal(again.status, 400);
+  assert.match(await again.text(), /id: the session runs a call with the id 2/u);
+  // A text is another id.
+  running.push(callTool(harness, 'exec', args, { id: '2', session }));
+  await waitFor('all commands', () => commands.length === 4);
+  assert.deepEqual(commands.map(isKilled), [false, false, false, false]);
+  for (const command of commands) command.exit(0);
+  for (const { isError, text } of await Promise.all(running)) assert.equal(isError, false, text);
+  const long = await sendToolCall(harness, 'exec', args, { session: 'x'.repeat(200) });
+  assert.equal(long.status, 400);
+});
+
+test('a page that may use the service can read the id of its session', async () => {
+  const origin = 'https://app.example.test';
+  await using named = await startHarnessWith({ corsOrigins: [origin] });
+  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: IDENTITY };
+  const body = { jsonrpc: '2.0', id: 0, method: 'initialize', params };
+  const { status, headers } = await named.fetch('POST', '/mcp', { body, headers: { ...HEADERS, origin } });
+  assert.equal(status, 200);
+  assert.ok(headers.has('mcp-session-id'));
+  const exposed = headers.get('access-control-expose-headers')?.split(/, */u);
+  assert.ok(exposed?.includes('mcp-session-id'), String(exposed));
+});
+
 describe('a key', () => {
   let owner: AccountClient;
   before(async () => {
@@ -288,18 +325,33 @@ describe('a key', () => {
   const addKey = async (key: { name: string; scope?: 'read' }): Promise<{ id: string; key: string }> =>
     (await owner.call('POST', `${owner.team}/keys`, key)).body;
 
-  test('with the scope "read" may list, and not change', async () => {
+  test('with the scope "read" may list sandboxes and read their files, and change nothing', async () => {
     const { key } = await addKey({ name: 'reads', scope: 'read' });
     await using client = await connectSecond(key);
+    harness.runner.files.contents.set('/tmp/secret', Buffer.from('top secret'));
     assert.equal((await client.call('list_sandboxes', {})).isError, false);
-    for (const [tool, args] of Object.entries({
+    assert.equal((await client.call('list_files', { sandboxId: id, path: '/tmp' })).isError, false);
+    assert.equal((await client.call('url', { sandboxId: id, port: 80 })).isError, false);
+    const { value } = await client.call('read_file', { sandboxId: id, path: '/tmp/secret' });
+    assert.equal(value['content'], 'top secret');
+    const target = { sandboxId: id };
+    const changes = {
       create_sandbox: { image: 'node:22-slim' },
-      exec: { sandboxId: id, command: 'id' },
-      destroy_sandbox: { sandboxId: id },
-    })) {
+      exec: { ...target, command: 'id' },
+      write_file: { ...target, path: '/tmp/new', content: 'x' },
+      fork: target,
+      checkpoint: target,
+      restore: { snapshotId: `snap${'0'.repeat(20)}` },
+      hibernate: target,
+      resume: target,
+      destroy_sandbox: target,
+    };
+    for (const [tool, args] of Object.entries(changes)) {
       const { isError, text } = await client.call(tool, args);
       assert.ok(isError && text.startsWith('forbidden: '), text);
     }
+    const readers = ['list_files', 'list_sandboxes', 'read_file', 'url'];
+    assert.deepEqual([...Object.keys(changes), ...readers].sort(), (await client.listTools()).sort());
   });
 
   test('that is revoked ends the call that runs, and kills its command', async () => {

@@ -23,6 +23,7 @@ const EXPOSED_HEADERS = [
   'idempotency-replayed',
   'link',
   'location',
+  'mcp-session-id',
   'ratelimit',
   'ratelimit-policy',
   'retry-after',

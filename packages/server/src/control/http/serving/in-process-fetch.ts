@@ -6,18 +6,38 @@
  */
 import { createServer, request as sendRequest, type IncomingMessage, type RequestListener } from 'node:http';
 import { duplexPair, Readable, type Duplex } from 'node:stream';
+import type { FastifyRequest } from 'fastify';
+import { answerBrokenHttp } from '../answers/broken-http.ts';
 
 /** The client for which the calls are made, as the API is to see it. */
 export interface CallOrigin {
   clientAddress: string;
   /** Joins the log lines of all calls with those of the client's request. */
   requestId: string;
+  /** Runs the creates of the calls. Without it, sandboxes of a caller that has left stay. */
+  create?: CreateForCall;
 }
+
+/** Runs a create. `ids`: of the sandboxes that it may make. */
+export type CreateForCall = <T>(ids: readonly string[], create: () => Promise<T>) => Promise<T>;
 
 export type InProcessFetch = (url: string, init: RequestInit) => Promise<Response>;
 
 /** Statuses whose answers have no body, not even an empty one. */
 const WITHOUT_BODY = new Set([204, 205, 304]);
+
+/** By the service's end of a connection. */
+const origins = new WeakMap<Duplex, CallOrigin>();
+
+/** Runs a create for the request that asks for it: of a call within the process, its caller's way. */
+export function createFor<T>(
+  { raw }: Pick<FastifyRequest, 'raw'>,
+  ids: readonly string[],
+  create: () => Promise<T>,
+): Promise<T> {
+  const run = origins.get(raw.socket)?.create;
+  return run === undefined ? create() : run(ids, create);
+}
 
 export class InProcessApi {
   readonly #server;
@@ -25,7 +45,7 @@ export class InProcessApi {
   /** `listener` handles a request as if it came from a socket. */
   constructor(listener: RequestListener) {
     // It never listens: connections come from this process only. Commands and their answers may take hours.
-    this.#server = createServer({ requestTimeout: 0 }, listener);
+    this.#server = createServer({ requestTimeout: 0 }, listener).on('clientError', answerBrokenHttp);
   }
 
   /** Returns a `fetch` whose calls are made for one client. Of the URL only path, query and host count. */
@@ -45,7 +65,7 @@ export class InProcessApi {
         method: init.method,
         path: `${pathname}${search}`,
         headers,
-        createConnection: () => this.#connect(origin.clientAddress),
+        createConnection: () => this.#connect(origin),
         ...(init.signal == null ? {} : { signal: init.signal }),
       });
       call.once('response', resolve).once('error', reject).end(body);
@@ -53,11 +73,12 @@ export class InProcessApi {
     };
   }
 
-  #connect(clientAddress: string): Duplex {
+  #connect(origin: CallOrigin): Duplex {
     const [client, server] = duplexPair();
+    origins.set(server, origin);
     Object.defineProperties(server, {
       // As for a socket: the API takes the address for limits and logs.
-      remoteAddress: { value: clientAddress },
+      remoteAddress: { value: origin.clientAddress },
       // The reader is in this process and ends with the call that it serves: it needs no timeout of its own.
       setTimeout: { value: () => server },
     });
