@@ -68,6 +68,8 @@ for (const [way, connect] of Object.entries(WAYS))
         stderrBytes: 7,
         truncated: false,
       });
+      const binary = await mcp.ask('exec', { sandboxId, command: "printf '\\377\\376\\200'" });
+      assert.deepEqual([binary['stdoutBytes'], binary['stdout']], [3, '\uFFFD'.repeat(3)]);
       const late = await mcp.ask('exec', { sandboxId, command: 'sleep 60', timeout: 1 });
       assert.deepEqual([late['exitCode'], late['timedOut']], [124, true]);
     });
@@ -180,10 +182,12 @@ for (const [way, connect] of Object.entries(WAYS))
     });
 
     test('a hibernated sandbox refuses commands with the next step, and resumes', async () => {
-      assert.equal((await mcp.ask('hibernate', { sandboxId }))['status'], 'hibernated');
+      for (let time = 0; time < 2; time += 1)
+        assert.equal((await mcp.ask('hibernate', { sandboxId }))['status'], 'hibernated');
       const refused = await mcp.call('exec', { sandboxId, command: 'id' });
       assert.ok(refused.isError && /^invalid_state: .*\n.*resume/u.test(refused.text), refused.text);
-      assert.equal((await mcp.ask('resume', { sandboxId }))['status'], 'running');
+      for (let time = 0; time < 2; time += 1)
+        assert.equal((await mcp.ask('resume', { sandboxId }))['status'], 'running');
       assert.equal((await mcp.ask('exec', { sandboxId, command: 'cat /tmp/state' }))['stdout'], '2\n');
     });
 
@@ -193,10 +197,15 @@ for (const [way, connect] of Object.entries(WAYS))
       const usage = await mcp.ask('destroy_sandbox', { sandboxId });
       assert.ok(Number(usage['uptimeMs']) > 0 && Number(usage['cpuMs']) > 0, JSON.stringify(usage));
       assert.ok(!(await list()).includes(sandboxId));
-      for (const tool of ['destroy_sandbox', 'hibernate']) {
-        const { isError, text } = await mcp.call(tool, { sandboxId });
+      for (const [tool, args] of [
+        ['hibernate', { sandboxId }],
+        ['exec', { sandboxId, command: 'id' }],
+      ] as const) {
+        const { isError, text } = await mcp.call(tool, args);
         assert.ok(isError && text.includes('create_sandbox'), text);
       }
+      const again = await mcp.ask('destroy_sandbox', { sandboxId });
+      assert.deepEqual([again['status'], again['cpuMs']], ['destroyed', null]);
     });
   });
 
@@ -218,6 +227,18 @@ test('with --destroy-on-exit the sandboxes of a session end with it', async () =
   assert.equal(sandbox?.status, 'running');
   await sandbox.destroy();
 });
+
+for (const [way, connect] of Object.entries(WAYS))
+  test(`over ${way}, a client that ends during a create leaves no sandbox`, async () => {
+    const mcp = await connect();
+    const label = `left-${way.slice(0, 4)}`;
+    const rejected = assert.rejects(mcp.call('create_sandbox', { ...SMALL, labels: { label } }));
+    const list = () => client.sandboxes.list({ labels: { label } });
+    await service.waitFor('the create', WAIT_MS, async () => (await list()).length === 1);
+    await mcp[Symbol.asyncDispose]();
+    await rejected;
+    await service.waitFor('the end of the sandbox', WAIT_MS, async () => (await list()).length === 0);
+  });
 
 test('a restart of control during a command is an error that says what to do, and the next call works', async () => {
   await using mcp = await McpClient.stdio(service);
