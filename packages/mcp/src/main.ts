@@ -58,9 +58,9 @@ function serve({ apiKey, destroysOnExit }: Options, version: string): void {
   const end = async (): Promise<void> => {
     await within(EXIT_MS, server.close());
     if (creations.pending > 0)
-      report(`${creations.pending} creates are in progress; waits for them, to destroy their sandboxes`);
+      report(`creates in progress: ${creations.pending}; waits for them, to destroy their sandboxes`);
     const left = await creations.settle(CREATE_MS);
-    if (left > 0) report(`${left} creates are still in progress; their sandboxes may stay: list them`);
+    if (left > 0) report(`creates still in progress: ${left}; their sandboxes may stay: list them`);
     const failed = destroysOnExit ? await creations.destroyAll(CLEAN_UP_MS) : [];
     for (const id of failed) report(`could not destroy ${id}; unless it has an idle timeout, it stays`);
     setTimeout(() => process.exit(1), EXIT_MS).unref();
