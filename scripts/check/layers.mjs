@@ -101,4 +101,5 @@ export const LAYERS = [
       ['output'],
     ],
   },
+  { root: 'packages/mcp/src', layers: [['.'], ['tools'], ['definition', 'output']] },
 ].map(({ root, layers }) => ({ root: join(REPOSITORY, root), layers }));

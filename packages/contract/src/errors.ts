@@ -40,7 +40,7 @@ export const ERRORS = {
   forbidden_origin: {
     status: 403,
     retryable: false,
-    summary: 'A page of another origin sent the request with the session of its visitor.',
+    summary: "A page of another origin sent the request with its visitor's session, or to `/mcp`.",
   },
   forbidden: {
     status: 403,

@@ -13,7 +13,7 @@ export type { AuditOptions } from './audit/audit.ts';
 export { parseAuditLine } from './audit/audit-entry.ts';
 export type { AuditEntry, AuditHead } from './audit/audit-entry.ts';
 export type { CallOptions, ClientOptions, FetchFunction } from './transport/client-options.ts';
-export type { OutputChunk, OutputListeners } from './streams/collected-output.ts';
+export type { OutputBytes, OutputChunk, OutputListeners } from './streams/collected-output.ts';
 export type { CommandStdin } from './streams/command-stdin.ts';
 export type { CommandExit } from './streams/command-stream.ts';
 export { Coppice } from './coppice.ts';
@@ -55,6 +55,7 @@ export {
 export type { ExecOptions, ExecResult } from './streams/exec.ts';
 export type {
   DownloadOptions,
+  DownloadStreamOptions,
   FileEntry,
   ListFilesOptions,
   UploadOptions,

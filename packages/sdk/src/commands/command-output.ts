@@ -1,4 +1,5 @@
 import type { CallOptions } from '../transport/client-options.ts';
+import { decodeBase64 } from '../transport/base64.ts';
 import { sleep } from '../transport/sleep.ts';
 import { CoppiceError } from '../transport/errors.ts';
 import { readEventData } from '../streams/event-stream.ts';
@@ -129,8 +130,4 @@ class Reading {
   *#flush(): Generator<CommandOutput> {
     for (const { type, data } of this.#text.end()) yield { type, data, nextOffset: this.offset };
   }
-}
-
-function decodeBase64(text: string): Uint8Array {
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
