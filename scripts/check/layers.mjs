@@ -49,6 +49,7 @@ export const LAYERS = [
         'commands',
         'disks',
         'egress',
+        'events',
         'images',
         'limits',
         'operator',

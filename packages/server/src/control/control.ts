@@ -99,7 +99,7 @@ export async function startControl(
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   const idempotency = new Idempotency(db, log);
-  purgeHourly([idempotency, exposed.previews, access.accounts.sessions], stack, log);
+  purgeHourly([idempotency, exposed.previews, access.accounts.sessions, live.events.store], stack, log);
   const server = await buildServer(
     {
       ...access,
@@ -277,7 +277,10 @@ function authenticateWhile(gate: Gate, authenticate: Authenticate): Authenticate
 
 function logPurge(log: Logger): (error: unknown) => void {
   return (error) =>
-    log.warn({ err: error }, 'expired Idempotency-Keys, preview links or sessions could not be deleted');
+    log.warn(
+      { err: error },
+      'expired Idempotency-Keys, preview links, sessions or events could not be deleted',
+    );
 }
 
 interface HealthParts {

@@ -13,6 +13,9 @@ import { CommandWatch } from './commands/command-watch.ts';
 import { Commands } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
+import { EventSequencer } from './events/event-sequencer.ts';
+import { EventStore } from './events/event-store.ts';
+import type { Events } from './events/events.ts';
 import { startDisks } from './disks/start-disks.ts';
 import { EgressKeeper } from './egress/egress-keeper.ts';
 import { EgressNotes } from './egress/egress-notes.ts';
@@ -62,7 +65,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const registries = new Registries({ store: new RegistryStore(db), secrets, log });
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
-  const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
+  const events = openEvents(base, stack);
+  const { audit, auditStore, teamSecrets, archive } = openAudit(base, events, stack);
   const onEnded = (): void => archive.wake();
   const egress = openEgress(base, audit);
   const { grants, notes, egressKeeper } = egress;
@@ -90,7 +94,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   );
   await drivers.load();
   archive.wake();
-  startCreditKeeper(base, { credit, drivers }, stack);
+  startCreditKeeper(base, { credit, drivers, sequencer: events.sequencer }, stack);
   const sandboxes = new Sandboxes({
     ...common,
     drivers,
@@ -109,17 +113,25 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const link = stack.use(new RunnerLink(linkParts));
   const billing = new Billing({ db, clock, credit });
   const audited = { audit, auditStore, teamSecrets };
-  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, ...audited };
+  const records = { events, sandboxes, commands, snapshots, registries, imageUses, grants, ...audited };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
+}
+
+function openEvents({ db, clock, log }: SandboxesBase, stack: AsyncDisposableStack): Events {
+  const sequencer = stack.use(new EventSequencer({ db, clock, log }));
+  sequencer.start();
+  return { sequencer, store: new EventStore(db, clock) };
 }
 
 function openAudit(
   { db, secrets, objects, clock, log }: SandboxesBase,
+  { sequencer }: Events,
   stack: AsyncDisposableStack,
 ): { audit: AuditLog; auditStore: AuditStore; teamSecrets: TeamSecrets; archive: AuditArchive } {
   const auditStore = new AuditStore(db);
   const teamSecrets = new TeamSecrets(db, secrets);
-  const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, log });
+  const onWritten = (): void => sequencer.wake();
+  const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, onWritten, log });
   const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
   return { audit, auditStore, teamSecrets, archive };
 }
@@ -144,9 +156,10 @@ function openSnapshots(
 
 function startCreditKeeper(
   { db, limits, log }: SandboxesBase,
-  { credit, drivers }: { credit: Credit; drivers: LiveDrivers },
+  { credit, drivers, sequencer }: { credit: Credit; drivers: LiveDrivers; sequencer: EventSequencer },
   stack: AsyncDisposableStack,
 ): void {
   const { creditGraceMs: graceMs, accountIntervalMs: intervalMs } = limits;
-  stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, log })).start();
+  const onEvent = (): void => sequencer.wake();
+  stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, onEvent, log })).start();
 }

@@ -36,6 +36,8 @@ export interface AuditLogParts {
   store: AuditStore;
   secrets: TeamSecrets;
   clock: Pick<Clock, 'wallMs'>;
+  /** Called when entries, and with them events, are committed. */
+  onWritten?: () => void;
   log: Logger;
 }
 
@@ -238,6 +240,7 @@ export class AuditLog {
       first += item.notes.length;
     }
     this.#release(line);
+    this.#parts.onWritten?.();
     for (const wake of this.#watchers.get(line.sandboxId) ?? []) wake();
   }
 

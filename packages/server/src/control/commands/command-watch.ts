@@ -241,10 +241,13 @@ function buildChange(
   return { ...counts, state: 'exited', exit_code: exit.exit_code, timed_out: exit.timed_out, ended_at };
 }
 
-function closingNote({ command, started_at, start_seq }: CommandRow, { exit_code, ended_at }: CommandUpdate) {
+function closingNote(
+  { id, command, started_at, start_seq }: CommandRow,
+  { exit_code, ended_at }: CommandUpdate,
+) {
   const duration_ms = Number(ended_at) - started_at;
   const end = { exit_code: exit_code ?? null, duration_ms };
-  return commandNotes(command).closing(start_seq === null ? end : { ...end, start_seq });
+  return commandNotes(command, id).closing(start_seq === null ? end : { ...end, start_seq });
 }
 
 class NotWritten extends Error {}

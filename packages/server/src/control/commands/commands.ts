@@ -68,7 +68,7 @@ export class Commands {
     const { command, tag = null } = request;
     using _ = watch.starting(sandbox, id);
     const started_at = clock.wallMs();
-    const start_seq = await audit.append(sandbox.id, commandNotes(command).opening);
+    const start_seq = await audit.append(sandbox.id, commandNotes(command, id).opening);
     const { organization_id, id: sandbox_id } = sandbox;
     const row = { id, organization_id, sandbox_id, guest_id: id, command, tag, started_at, start_seq };
     await store.insert({ ...row, state: 'starting' });
@@ -79,7 +79,7 @@ export class Commands {
       const duration_ms = clock.wallMs() - started_at;
       await audit.append(
         sandbox_id,
-        commandNotes(command).closing({ exit_code: null, duration_ms, start_seq }),
+        commandNotes(command, id).closing({ exit_code: null, duration_ms, start_seq }),
       );
       await store.update({ id, state: 'starting' }, { state: 'lost', ended_at: clock.wallMs() });
       throw error;

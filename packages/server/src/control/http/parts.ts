@@ -26,6 +26,7 @@ import type { Idempotency } from '../sandbox/idempotency.ts';
 import type { OutputBudget } from '../sandbox/commands/output-budget.ts';
 import type { Commands } from '../commands/commands.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
+import type { Events } from '../events/events.ts';
 import type { Snapshots } from '../snapshots/snapshots.ts';
 import type { Exposure } from './serving/exposure.ts';
 import type { OpenRequests } from './access/open-requests.ts';
@@ -43,6 +44,7 @@ export interface HttpParts {
   commands: Commands;
   audit: AuditLog;
   auditStore: AuditStore;
+  events: Events;
   snapshots: Snapshots;
   disks: Disks;
   diskSnapshots: DiskSnapshots;

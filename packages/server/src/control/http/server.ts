@@ -38,6 +38,7 @@ import { addWebSockets } from './access/web-socket-peer.ts';
 /** Deadline for the head of a request. Bodies have no common limit: uploads are long. */
 const HEADERS_DEADLINE_MS = 30_000;
 const KEEP_ALIVE_MS = 75_000;
+const READING: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 /** No separate limit: a head holds 16 KiB, and the schema of a parameter limits its length. */
 const MAX_PARAM_LENGTH = 16_384;
 
@@ -117,6 +118,10 @@ function addV1(v1: App, parts: HttpParts): void {
     await authenticate(request, reply, parts);
     if (request.routeOptions.config.isUnlimited !== true) limitRate(request, reply, parts);
     checkKeyAccess(request);
+  });
+  // What the request has changed is committed, events included.
+  v1.addHook('onResponse', async ({ method }) => {
+    if (!READING.has(method)) parts.events.sequencer.wake();
   });
   requireKeyAccess(v1);
   addV1Routes(v1, parts);

@@ -7,6 +7,7 @@ import { addGetCommand } from './endpoints/commands/get-command.ts';
 import { addListCommands } from './endpoints/commands/list-commands.ts';
 import { addSignalCommand } from './endpoints/commands/signal-command.ts';
 import { addWaitCommand } from './endpoints/commands/wait-command.ts';
+import { addListEvents } from './endpoints/events/list-events.ts';
 import { addBuildImage } from './endpoints/images/build-image.ts';
 import { addCreatePreview } from './endpoints/ports/create-preview.ts';
 import { addCreateRun } from './endpoints/runs/create-run.ts';
@@ -86,6 +87,7 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addCreateSnapshot,
   addListSnapshots,
   addDeleteSnapshot,
+  addListEvents,
   addCreateDisk,
   addListDisks,
   addGetDisk,

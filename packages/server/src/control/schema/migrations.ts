@@ -8,6 +8,7 @@ import { addDiskLimits, createDiskStorage } from '../billing/storage/storage-mig
 import { commandsMigration } from '../commands/commands-migration.ts';
 import { createDisks } from '../disks/disks-migration.ts';
 import { egressGenerationMigration } from '../egress/egress-generation-migration.ts';
+import { eventsMigration } from '../events/events-migration.ts';
 import { egressMigration } from '../egress/egress-migration.ts';
 import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
@@ -82,4 +83,5 @@ export const MIGRATIONS: Record<string, Migration> = {
     },
   },
   '0017_commands': commandsMigration,
+  '0021_events': eventsMigration,
 };

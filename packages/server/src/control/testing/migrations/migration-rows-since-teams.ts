@@ -383,6 +383,38 @@ const COMMANDS: Change = {
   },
 };
 
+const EVENTS: Change = {
+  adds: {
+    pending_events: [
+      {
+        ordinal: 1,
+        organization_id: 'orgfirst',
+        team_id: 'team1',
+        sandbox_id: RUNNING_ID,
+        type: 'sandbox.resumed',
+        at: NOW - 1000,
+        labels: { job: 'nightly' },
+        data: '{}',
+      },
+    ],
+    events: [
+      {
+        id: 1,
+        organization_id: 'orgfirst',
+        team_id: 'team1',
+        sandbox_id: ENDED_ID,
+        type: 'snapshot.deleted',
+        at: NOW - HOUR_MS,
+        labels: {},
+        data: '{"snapshot_id":"é \u2028"}',
+        numbered_at: NOW - HOUR_MS + 1,
+      },
+    ],
+    event_counter: [{ is_only: true, last_id: 1 }],
+    event_horizons: [{ organization_id: 'orgsecond', lost_through: 2 ** 50 }],
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -397,4 +429,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0015_egress_generation': EGRESS_GENERATION,
   '0016_disks': DISKS,
   '0017_commands': COMMANDS,
+  '0021_events': EVENTS,
 };
