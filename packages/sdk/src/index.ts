@@ -43,6 +43,8 @@ export type {
   NetworkProfile,
   NetworkRules,
 } from './egress.ts';
+export type { EventInfo, LostEvents } from './events/event-record.ts';
+export type { EventsOptions, ListEventsOptions } from './events/events.ts';
 export { CoppiceError } from './transport/errors.ts';
 export { Command, type CommandInputOptions } from './commands/command.ts';
 export type { CommandOutput, CommandOutputOptions } from './commands/command-output.ts';
