@@ -40,14 +40,12 @@ test('events are yielded with their fields, and the query has the filter', async
   await using server = await LoopbackServer.start((_, response) =>
     send(response, `${position(3)}:\n\n${frame(record(5))}`, 'open'),
   );
-  const events = server
-    .client()
-    .events({
-      after: 3,
-      types: ['sandbox.created', 'sandbox.failed'],
-      runId: SANDBOX_ID,
-      labels: { a: 'b:c' },
-    });
+  const events = server.client().events({
+    after: 3,
+    types: ['sandbox.created', 'sandbox.failed'],
+    runId: SANDBOX_ID,
+    labels: { a: 'b:c' },
+  });
   assert.deepEqual(await take(events, 1), [
     {
       id: 5,

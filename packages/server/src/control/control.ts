@@ -23,6 +23,8 @@ import { migrateDatabase } from './schema/migrate.ts';
 import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
 import { EgressRules, type EgressSettings } from './egress/egress-rules.ts';
 import { SecretDigest } from './egress/secret-digest.ts';
+import type { Events } from './events/events.ts';
+import { startEvents } from './events/start-events.ts';
 import { OpenRequests } from './http/access/open-requests.ts';
 import type { App } from './http/app.ts';
 import { buildServer } from './http/server.ts';
@@ -84,13 +86,13 @@ export async function startControl(
   await using stack = new AsyncDisposableStack();
   const lock = stack.use(await lockDirectories('control', config));
   const rules = openRules(config, log);
-  const storage = await openStorage(config, { limits, log }, stack);
-  const { db, secrets, lease, databaseHealth } = storage;
+  const storage = await openStorage(config, { limits, clock, log }, stack);
+  const { db, events, secrets, lease, databaseHealth } = storage;
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const { region, creditCents, objectStore = { kind: 'directory' } } = config;
   const directory = join(config.dataDir, OBJECTS_DIRECTORY);
   const objects = await openObjectStore(objectStore, { directory, log }, stack);
-  const base = { db, runner, secrets, objects, region, limits, creditCents, rules, clock, log };
+  const base = { db, events, runner, secrets, objects, region, limits, creditCents, rules, clock, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();
   const gate = new Gate(lease);
@@ -99,12 +101,13 @@ export async function startControl(
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   const idempotency = new Idempotency(db, log);
-  purgeHourly([idempotency, exposed.previews, access.accounts.sessions, live.events.store], stack, log);
+  purgeHourly([idempotency, exposed.previews, access.accounts.sessions, events.store], stack, log);
   const server = await buildServer(
     {
       ...access,
       ...live,
       ...exposed,
+      events,
       rules,
       secretDigest: new SecretDigest(storage.masterKey),
       runner,
@@ -152,16 +155,17 @@ function closeInOrder(
 
 interface Storage {
   db: Database;
+  events: Events;
   lease: DatabaseLease;
   databaseHealth: DatabaseHealth;
   secrets: SecretBox;
   masterKey: Buffer;
 }
 
-/** Opens the master key and the database, takes the lease and brings the schema up to date. */
+/** Opens the master key and the database, takes the lease, brings the schema up to date and numbers events. */
 async function openStorage(
   config: ControlConfig,
-  { limits, log }: { limits: ControlLimits; log: Logger },
+  { limits, clock, log }: { limits: ControlLimits; clock: Clock; log: Logger },
   stack: AsyncDisposableStack,
 ): Promise<Storage> {
   const { current: masterKey, older } = openMasterKeys(join(config.dataDir, MASTER_KEY_NAME));
@@ -173,7 +177,8 @@ async function openStorage(
   const assertUsable = (): void => lease.assertHeld();
   const db = stack.adopt(openDatabase(connection, log, { assertUsable, guard }), (open) => open.destroy());
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
-  return { db, lease, databaseHealth, secrets: new SecretBox(masterKey, older), masterKey };
+  const events = startEvents({ db, clock, log }, stack);
+  return { db, events, lease, databaseHealth, secrets: new SecretBox(masterKey, older), masterKey };
 }
 
 interface AccessBase extends Pick<Storage, 'db' | 'masterKey'> {

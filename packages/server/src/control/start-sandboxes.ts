@@ -13,8 +13,6 @@ import { CommandWatch } from './commands/command-watch.ts';
 import { Commands } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
-import { EventSequencer } from './events/event-sequencer.ts';
-import { EventStore } from './events/event-store.ts';
 import type { Events } from './events/events.ts';
 import { startDisks } from './disks/start-disks.ts';
 import { EgressKeeper } from './egress/egress-keeper.ts';
@@ -43,6 +41,7 @@ const MAX_RETRY_MS = 1_000;
 
 export interface SandboxesBase {
   db: Database;
+  events: Events;
   runner: RunnerClient;
   secrets: SecretBox;
   objects: ObjectStore;
@@ -65,8 +64,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const registries = new Registries({ store: new RegistryStore(db), secrets, log });
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
-  const events = openEvents(base, stack);
-  const { audit, auditStore, teamSecrets, archive } = openAudit(base, events, stack);
+  const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const onEnded = (): void => archive.wake();
   const egress = openEgress(base, audit);
   const { grants, notes, egressKeeper } = egress;
@@ -94,7 +92,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   );
   await drivers.load();
   archive.wake();
-  startCreditKeeper(base, { credit, drivers, sequencer: events.sequencer }, stack);
+  startCreditKeeper(base, { credit, drivers }, stack);
   const sandboxes = new Sandboxes({
     ...common,
     drivers,
@@ -113,24 +111,17 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const link = stack.use(new RunnerLink(linkParts));
   const billing = new Billing({ db, clock, credit });
   const audited = { audit, auditStore, teamSecrets };
-  const records = { events, sandboxes, commands, snapshots, registries, imageUses, grants, ...audited };
+  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, ...audited };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 
-function openEvents({ db, clock, log }: SandboxesBase, stack: AsyncDisposableStack): Events {
-  const sequencer = stack.use(new EventSequencer({ db, clock, log }));
-  sequencer.start();
-  return { sequencer, store: new EventStore(db, clock) };
-}
-
 function openAudit(
-  { db, secrets, objects, clock, log }: SandboxesBase,
-  { sequencer }: Events,
+  { db, events, secrets, objects, clock, log }: SandboxesBase,
   stack: AsyncDisposableStack,
 ): { audit: AuditLog; auditStore: AuditStore; teamSecrets: TeamSecrets; archive: AuditArchive } {
   const auditStore = new AuditStore(db);
   const teamSecrets = new TeamSecrets(db, secrets);
-  const onWritten = (): void => sequencer.wake();
+  const onWritten = (): void => events.sequencer.wake();
   const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, onWritten, log });
   const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
   return { audit, auditStore, teamSecrets, archive };
@@ -155,11 +146,11 @@ function openSnapshots(
 }
 
 function startCreditKeeper(
-  { db, limits, log }: SandboxesBase,
-  { credit, drivers, sequencer }: { credit: Credit; drivers: LiveDrivers; sequencer: EventSequencer },
+  { db, events, limits, log }: SandboxesBase,
+  { credit, drivers }: { credit: Credit; drivers: LiveDrivers },
   stack: AsyncDisposableStack,
 ): void {
   const { creditGraceMs: graceMs, accountIntervalMs: intervalMs } = limits;
-  const onEvent = (): void => sequencer.wake();
+  const onEvent = (): void => events.sequencer.wake();
   stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, onEvent, log })).start();
 }

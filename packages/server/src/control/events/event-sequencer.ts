@@ -122,8 +122,8 @@ export class EventSequencer implements AsyncDisposable {
     const pending = mergeRefusals(await takePending(transaction, held));
     if (pending.length === 0) return [];
     const numbered_at = this.#parts.clock.wallMs();
-    const numbered = pending.map(({ ordinal: _, ...row }, index) =>
-      Object.assign(row, { id: last_id + 1 + index, numbered_at }),
+    const numbered = pending.map((row, index) =>
+      Object.assign({}, row, { id: last_id + 1 + index, numbered_at }),
     );
     await insertNumbered(transaction, numbered);
     await transaction

@@ -1,5 +1,5 @@
 /** Numbered events in SQL. */
-import { EventRecord, type EventType } from '@coppice/contract';
+import type { EventRecord, EventType } from '@coppice/contract';
 import { sql } from 'kysely';
 import { isWithinSql, type Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
@@ -121,7 +121,7 @@ function fits({ reach, types, runId, labels }: EventFilter) {
   return sql<boolean>`${sql.join(conditions, sql` AND `)}`;
 }
 
-export function buildRecord({ id, type, at, team_id, sandbox_id, labels, data }: EventRow): EventRecord {
+function buildRecord({ id, type, at, team_id, sandbox_id, labels, data }: EventRow): EventRecord {
   return {
     id,
     type,

@@ -1,6 +1,6 @@
 /** Tables of events. Times are Unix milliseconds. */
 import type { EventType } from '@coppice/contract';
-import type { Generated, Insertable, Selectable } from 'kysely';
+import type { Generated, Selectable } from 'kysely';
 
 /** Events that have no id yet. Each is written in the transaction of the change that it describes. */
 export interface PendingEventTable {
@@ -35,5 +35,4 @@ export interface EventHorizonTable {
 }
 
 export type PendingEventRow = Selectable<PendingEventTable>;
-export type NewPendingEvent = Insertable<PendingEventTable>;
 export type EventRow = Selectable<EventTable>;
