@@ -40,6 +40,7 @@ import type { PagedList } from './transport/paged-list.ts';
 import { Registries } from './registries.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
 import { Snapshots } from './sandbox/snapshots.ts';
+import { Webhooks } from './webhooks/webhooks.ts';
 import { Transport } from './transport/transport.ts';
 
 /**
@@ -65,6 +66,8 @@ export class Coppice {
   readonly images: Images;
   /** Stores credentials for private image registries. */
   readonly registries: Registries;
+  /** Sends events to your own servers. */
+  readonly webhooks: Webhooks;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
@@ -75,6 +78,7 @@ export class Coppice {
     this.snapshots = new Snapshots(transport);
     this.images = new Images(transport);
     this.registries = new Registries(transport);
+    this.webhooks = new Webhooks(transport);
   }
 
   /**

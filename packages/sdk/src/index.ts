@@ -89,4 +89,24 @@ export type { Terminal, TerminalExit, TerminalOptions } from './streams/terminal
 export type { Ticket, TicketOptions } from './streams/tickets.ts';
 export { verifyAudit } from './audit/verify-audit.ts';
 export type { AuditProblem, AuditVerdict, VerifyAuditOptions } from './audit/verify-audit.ts';
+export {
+  verifyWebhook,
+  WebhookVerificationError,
+  type VerifyWebhookOptions,
+  type WebhookHeaders,
+  type WebhookMessage,
+} from './webhooks/verify-webhook.ts';
+export type {
+  CreatedWebhook,
+  DeliveryAttempt,
+  DeliveryInfo,
+  WebhookInfo,
+} from './webhooks/webhook-record.ts';
+export type {
+  CreateWebhookOptions,
+  ListDeliveriesOptions,
+  RotateWebhookOptions,
+  WebhookOptions,
+  Webhooks,
+} from './webhooks/webhooks.ts';
 export type { WebSocketConstructor, WebSocketLike, WebSocketLikeEvent } from './streams/web-socket.ts';
