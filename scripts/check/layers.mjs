@@ -61,6 +61,7 @@ export const LAYERS = [
         'snapshots',
         'streams',
         'time',
+        'webhooks',
       ],
       ['db', 'placement'],
     ],

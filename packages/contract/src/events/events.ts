@@ -67,6 +67,7 @@ export const EVENTS = {
     .describe('A period of running that is over.'),
   'credit.exhausted': z.object({}),
   'credit.restored': z.object({}),
+  'webhook.disabled': z.object({ webhook_id: z.string(), reason: z.enum(['failing', 'gone', 'backlog']) }),
 } as const satisfies Record<string, z.ZodType>;
 
 export type EventType = keyof typeof EVENTS;

@@ -3,6 +3,7 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { join } from 'node:path';
 import { lockDirectories } from '../lib/process/instance-lock.ts';
+import type { ObjectStore } from '../lib/objects/object-store.ts';
 import { openObjectStore } from '../lib/objects/open-object-store.ts';
 import type { TlsPair } from '../lib/tls/tls-pair.ts';
 import { buildAccounts } from './accounts/accounts.ts';
@@ -28,6 +29,7 @@ import { startEvents } from './events/start-events.ts';
 import { OpenRequests } from './http/access/open-requests.ts';
 import type { App } from './http/app.ts';
 import { buildServer } from './http/server.ts';
+import type { Exposure } from './http/serving/exposure.ts';
 import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
 import { PortForwarder } from './ports/forward.ts';
@@ -42,6 +44,8 @@ import { OutputBudget } from './sandbox/commands/output-budget.ts';
 import type { RunnerLink } from './sandbox/runner-link.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';
+import { startWebhooks } from './webhooks/start-webhooks.ts';
+import type { Webhooks } from './webhooks/webhooks.ts';
 import { startSandboxes } from './start-sandboxes.ts';
 
 const OBJECTS_DIRECTORY = 'objects';
@@ -87,27 +91,26 @@ export async function startControl(
   const lock = stack.use(await lockDirectories('control', config));
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
-  const { db, events, secrets, lease, databaseHealth } = storage;
+  const { db, events, webhooks, secrets, lease, databaseHealth } = storage;
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
-  const { region, creditCents, objectStore = { kind: 'directory' } } = config;
-  const directory = join(config.dataDir, OBJECTS_DIRECTORY);
-  const objects = await openObjectStore(objectStore, { directory, log }, stack);
+  const { region, creditCents } = config;
+  const objects = await openObjects(config, log, stack);
   const base = { db, events, runner, secrets, objects, region, limits, creditCents, rules, clock, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();
   const gate = new Gate(lease);
   let address = '';
-  const { hstsSeconds, trustedProxies, corsOrigins } = config;
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   const idempotency = new Idempotency(db, log);
-  purgeHourly([idempotency, exposed.previews, access.accounts.sessions, events.store], stack, log);
+  purgeHourly([idempotency, exposed.previews, access.accounts.sessions, ...storage.purged], stack, log);
   const server = await buildServer(
     {
       ...access,
       ...live,
       ...exposed,
       events,
+      webhooks,
       rules,
       secretDigest: new SecretDigest(storage.masterKey),
       runner,
@@ -115,7 +118,7 @@ export async function startControl(
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
       limits,
       version: config.version,
-      exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
+      exposure: pickExposure(config, tls),
       assertServing: () => gate.assertOpen(),
       checkHealth: () => checkHealth({ gate, databaseHealth, link: live.link }),
       getAccelerator: () => live.link.accelerator,
@@ -140,6 +143,21 @@ export async function startControl(
   };
 }
 
+function pickExposure(
+  { hstsSeconds, trustedProxies, corsOrigins }: ControlConfig,
+  tls: TlsPair | undefined,
+): Exposure {
+  return { tls, hstsSeconds, trustedProxies, corsOrigins };
+}
+
+function openObjects(
+  { dataDir, objectStore = { kind: 'directory' } }: ControlConfig,
+  log: Logger,
+  stack: AsyncDisposableStack,
+): Promise<ObjectStore> {
+  return openObjectStore(objectStore, { directory: join(dataDir, OBJECTS_DIRECTORY), log }, stack);
+}
+
 /** On disposal requests in progress may finish until the deadline; then their connections close. */
 function closeInOrder(
   app: App,
@@ -156,6 +174,9 @@ function closeInOrder(
 interface Storage {
   db: Database;
   events: Events;
+  webhooks: Webhooks;
+  /** What is deleted when it is old. */
+  purged: readonly { purge: () => Promise<unknown> }[];
   lease: DatabaseLease;
   databaseHealth: DatabaseHealth;
   secrets: SecretBox;
@@ -177,8 +198,12 @@ async function openStorage(
   const assertUsable = (): void => lease.assertHeld();
   const db = stack.adopt(openDatabase(connection, log, { assertUsable, guard }), (open) => open.destroy());
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
-  const events = startEvents({ db, clock, log }, stack);
-  return { db, events, lease, databaseHealth, secrets: new SecretBox(masterKey, older), masterKey };
+  const secrets = new SecretBox(masterKey, older);
+  const sending = startWebhooks({ db, secrets, config, limits, clock, log }, stack);
+  const events = startEvents({ db, subscriber: sending.fanOut, clock, log }, stack);
+  const { webhooks } = sending;
+  const purged = [events.store, sending.purged];
+  return { db, events, webhooks, purged, lease, databaseHealth, secrets, masterKey };
 }
 
 interface AccessBase extends Pick<Storage, 'db' | 'masterKey'> {
@@ -284,7 +309,7 @@ function logPurge(log: Logger): (error: unknown) => void {
   return (error) =>
     log.warn(
       { err: error },
-      'expired Idempotency-Keys, preview links, sessions or events could not be deleted',
+      'expired Idempotency-Keys, preview links, sessions, events or deliveries could not be deleted',
     );
 }
 

@@ -24,8 +24,16 @@ const REFUSALS_MS = 1_000;
 
 export interface EventSequencerParts {
   db: Database;
+  /** Called in the transaction that numbers events, and again after its commit. */
+  subscriber?: EventSubscriber;
   clock: { wallMs: () => number };
   log: Logger;
+}
+
+/** Gets each event exactly once. */
+export interface EventSubscriber {
+  take: (transaction: Database, rows: readonly EventRow[]) => Promise<void>;
+  committed: () => void;
 }
 
 export class EventSequencer implements AsyncDisposable {
@@ -113,6 +121,7 @@ export class EventSequencer implements AsyncDisposable {
     for (const { type, sandbox_id } of numbered)
       if (type === 'network.blocked' && sandbox_id !== null)
         this.#held.set(sandbox_id, performance.now() + REFUSALS_MS);
+    this.#parts.subscriber?.committed();
     for (const id of new Set(numbered.map((row) => row.organization_id))) tell(this.#watchers.get(id));
     return numbered.length > 0;
   }
@@ -126,6 +135,7 @@ export class EventSequencer implements AsyncDisposable {
       Object.assign({}, row, { id: last_id + 1 + index, numbered_at }),
     );
     await insertNumbered(transaction, numbered);
+    await this.#parts.subscriber?.take(transaction, numbered);
     await transaction
       .updateTable('event_counter')
       .set({ last_id: last_id + numbered.length })

@@ -3,6 +3,7 @@ import type { EventRecord, EventType } from '@coppice/contract';
 import { sql } from 'kysely';
 import { isWithinSql, type Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
+import { buildEventRecord } from './event-record.ts';
 import type { EventRow } from './event-tables.ts';
 
 /** How long events are kept. */
@@ -68,7 +69,7 @@ export class EventStore {
       ) found ON true
       ORDER BY found.id`.execute(this.#db);
     const { last_id: lastId = 0, lost_through: lostThrough = 0 } = rows[0] ?? {};
-    const records = rows.flatMap((row) => (row.id === null ? [] : [buildRecord(row as EventRow)]));
+    const records = rows.flatMap((row) => (row.id === null ? [] : [buildEventRecord(row as EventRow)]));
     const throughId = records.length < limit ? lastId : (records.at(-1)?.id ?? lastId);
     return { records, throughId, lostThrough, lastId };
   }
@@ -119,16 +120,4 @@ function fits({ reach, types, runId, labels }: EventFilter) {
   if (labels !== undefined && Object.keys(labels).length > 0)
     conditions.push(sql<boolean>`labels @> ${JSON.stringify(labels)}::jsonb`);
   return sql<boolean>`${sql.join(conditions, sql` AND `)}`;
-}
-
-function buildRecord({ id, type, at, team_id, sandbox_id, labels, data }: EventRow): EventRecord {
-  return {
-    id,
-    type,
-    timestamp: new Date(at).toISOString(),
-    team_id,
-    run_id: sandbox_id,
-    labels,
-    data: JSON.parse(data) as Record<string, unknown>,
-  };
 }

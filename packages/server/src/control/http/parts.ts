@@ -28,6 +28,7 @@ import type { Commands } from '../commands/commands.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { Events } from '../events/events.ts';
 import type { Snapshots } from '../snapshots/snapshots.ts';
+import type { Webhooks } from '../webhooks/webhooks.ts';
 import type { Exposure } from './serving/exposure.ts';
 import type { OpenRequests } from './access/open-requests.ts';
 
@@ -45,6 +46,7 @@ export interface HttpParts {
   audit: AuditLog;
   auditStore: AuditStore;
   events: Events;
+  webhooks: Webhooks;
   snapshots: Snapshots;
   disks: Disks;
   diskSnapshots: DiskSnapshots;

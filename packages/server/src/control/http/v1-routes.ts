@@ -61,6 +61,15 @@ import { addRollbackRun } from './endpoints/copies/rollback-run.ts';
 import { addShellWebSocket } from './endpoints/exec/shell-websocket.ts';
 import { addTerminalWebSocket } from './endpoints/exec/terminal-websocket.ts';
 import { addUploadFile } from './endpoints/files/upload-file.ts';
+import { addCreateWebhook } from './endpoints/webhooks/create-webhook.ts';
+import { addListWebhooks } from './endpoints/webhooks/list-webhooks.ts';
+import { addGetWebhook } from './endpoints/webhooks/get-webhook.ts';
+import { addPatchWebhook } from './endpoints/webhooks/patch-webhook.ts';
+import { addDeleteWebhook } from './endpoints/webhooks/delete-webhook.ts';
+import { addRotateWebhook } from './endpoints/webhooks/rotate-webhook.ts';
+import { addTestWebhook } from './endpoints/webhooks/test-webhook.ts';
+import { addListDeliveries } from './endpoints/webhooks/list-deliveries.ts';
+import { addRetryDelivery } from './endpoints/webhooks/retry-delivery.ts';
 import type { HttpParts } from './parts.ts';
 
 const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
@@ -88,6 +97,15 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addListSnapshots,
   addDeleteSnapshot,
   addListEvents,
+  addCreateWebhook,
+  addListWebhooks,
+  addGetWebhook,
+  addPatchWebhook,
+  addDeleteWebhook,
+  addRotateWebhook,
+  addTestWebhook,
+  addListDeliveries,
+  addRetryDelivery,
   addCreateDisk,
   addListDisks,
   addGetDisk,

@@ -8,7 +8,7 @@ import { addDiskLimits, createDiskStorage } from '../billing/storage/storage-mig
 import { commandsMigration } from '../commands/commands-migration.ts';
 import { createDisks } from '../disks/disks-migration.ts';
 import { egressGenerationMigration } from '../egress/egress-generation-migration.ts';
-import { eventsMigration } from '../events/events-migration.ts';
+import { createEvents } from '../events/events-migration.ts';
 import { egressMigration } from '../egress/egress-migration.ts';
 import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
@@ -29,6 +29,7 @@ import {
 import { addSandboxDisks } from '../sandbox/record/sandbox-disks-migration.ts';
 import { addSnapshotDisks } from '../snapshots/snapshot-disks-migration.ts';
 import { createSnapshots } from '../snapshots/first-snapshots.ts';
+import { createWebhooks } from '../webhooks/webhooks-migration.ts';
 
 type Database = Kysely<unknown>;
 
@@ -83,5 +84,10 @@ export const MIGRATIONS: Record<string, Migration> = {
     },
   },
   '0017_commands': commandsMigration,
-  '0021_events': eventsMigration,
+  '0021_events': {
+    async up(db: Database) {
+      await createEvents(db);
+      await createWebhooks(db);
+    },
+  },
 };

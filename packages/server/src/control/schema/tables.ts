@@ -27,6 +27,7 @@ import type {
   EventTable,
   PendingEventTable,
 } from '../events/event-tables.ts';
+import type { WebhookAttemptTable, WebhookDeliveryTable, WebhookTable } from '../webhooks/webhook-tables.ts';
 import type { AuditEntryTable } from '../audit/audit-tables.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
 import type { PreviewTable } from '../ports/preview-tables.ts';
@@ -66,4 +67,7 @@ export interface Tables {
   events: EventTable;
   event_counter: EventCounterTable;
   event_horizons: EventHorizonTable;
+  webhooks: WebhookTable;
+  webhook_deliveries: WebhookDeliveryTable;
+  webhook_attempts: WebhookAttemptTable;
 }

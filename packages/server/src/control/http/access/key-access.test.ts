@@ -28,9 +28,23 @@ const OPENS_GUEST: ReadonlySet<string> = new Set([
   'terminalWebSocket',
   'proxyGet',
   'proxyHead',
+  'getCommandOutput',
+  'waitCommand',
 ]);
-/** Operations that change something all teams use. */
-const OF_ORGANIZATION: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry']);
+/** Operations that change something all teams use, or show something of all. */
+const OF_ORGANIZATION: ReadonlySet<string> = new Set([
+  'putRegistry',
+  'deleteRegistry',
+  'createWebhook',
+  'listWebhooks',
+  'getWebhook',
+  'patchWebhook',
+  'deleteWebhook',
+  'rotateWebhook',
+  'testWebhook',
+  'listDeliveries',
+  'retryDelivery',
+]);
 /** Operations that would remove what the others need. */
 const ENDS: ReadonlySet<string> = new Set([
   'destroySandbox',
@@ -47,6 +61,7 @@ const ids: Record<string, string> = {
   port: '80',
   registry: 'registry.one.test',
   previewId: 'prev0',
+  delivery: 'msg0',
   disk: 'data',
   diskSnapshot: 'clean',
 };
@@ -61,6 +76,10 @@ before(async () => {
   const { body: snapshot } = await call('POST', `/v1/runs/${run.id}/snapshot`, keys.full, {});
   await call('POST', '/v1/disks', keys.full, { name: ids['disk'], size_gb: 1 });
   await call('POST', `/v1/disks/${ids['disk']}/snapshots`, keys.full, { name: ids['diskSnapshot'] });
+  const { body: webhook } = await call('POST', '/v1/webhooks', keys.full, { url: 'https://one.test/' });
+  const { body: command } = await call('POST', `/v1/runs/${run.id}/commands`, keys.full, { command: 'id' });
+  Object.assign(ids, { webhook: webhook.id, command: command.id });
+  harness.runner.commands.end(run.id, harness.runner.commands.find(run.id, command.id), 0);
   const upload = `/v1/runs/${run.id}/files/upload?path=/etc/hostname`;
   await harness.fetch('POST', upload, { apiKey: keys.full, raw: 'one' });
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, month: new Date().toISOString().slice(0, 7) });

@@ -4,6 +4,7 @@ import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
 import { Secret } from '../../../lib/secret.ts';
 import { SecretBox } from '../../secrets/secret-box.ts';
+import { bindWebhookSecret } from '../../webhooks/webhook-secret.ts';
 import {
   BILLED_MS,
   DAY_MS,
@@ -383,6 +384,11 @@ const COMMANDS: Change = {
   },
 };
 
+function sealWebhookSecret(id: string): string {
+  const secret = new Secret(`whsec_${'A'.repeat(43)}=`);
+  return toHex(new SecretBox(MASTER_KEY).seal(secret, bindWebhookSecret('orgfirst', id)));
+}
+
 const EVENTS: Change = {
   adds: {
     pending_events: [
@@ -408,6 +414,47 @@ const EVENTS: Change = {
         labels: {},
         data: '{"snapshot_id":"é \u2028"}',
         numbered_at: NOW - HOUR_MS + 1,
+      },
+    ],
+    webhooks: [
+      {
+        id: 'hook1',
+        organization_id: 'orgfirst',
+        url: 'https://example.test/hook',
+        types: ['sandbox.failed'],
+        description: 'alerts',
+        enabled: true,
+        disabled_reason: 'failing',
+        failing_since: NOW - HOUR_MS,
+        sealed_secret: sealWebhookSecret('hook1'),
+        sealed_old_secret: sealWebhookSecret('hook1'),
+        old_secret_until: NOW,
+        created_at: NOW - DAY_MS,
+      },
+    ],
+    webhook_deliveries: [
+      {
+        id: 'msg1',
+        webhook_id: 'hook1',
+        event_id: 1,
+        type: 'snapshot.deleted',
+        payload: '{}',
+        state: 'pending',
+        attempts: 2,
+        tries: 2,
+        next_at: NOW + 1000 * DAY_MS,
+        created_at: NOW - HOUR_MS,
+      },
+    ],
+    webhook_attempts: [
+      {
+        delivery_id: 'msg1',
+        attempt: 2,
+        started_at: NOW - HOUR_MS / 2,
+        duration_ms: 12,
+        status: 500,
+        error: 'the receiver answered 500',
+        response: 'é',
       },
     ],
     event_counter: [{ is_only: true, last_id: 1 }],

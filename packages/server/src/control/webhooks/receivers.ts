@@ -1,0 +1,93 @@
+/**
+ * Where webhooks may be sent. A tenant chooses the URL, and so could make the service reach this host, its network, or
+ * the metadata of a cloud. Therefore the name is resolved once, every address is judged, and the judged address is the
+ * one that is dialled: a name that resolves differently a moment later changes nothing.
+ */
+import { lookup } from 'node:dns/promises';
+import { isIP } from 'node:net';
+import { networkInterfaces } from 'node:os';
+import { AppError, compileReceiverAddresses, judgeReceiver, type ReceiverVerdict } from '@coppice/contract';
+import { withDeadline } from '../../lib/waiting/deadline.ts';
+
+const RESOLVE_DEADLINE_MS = 5_000;
+
+export interface Receiver {
+  url: URL;
+  address: string;
+  family: 4 | 6;
+}
+
+/** Why nothing is sent to a receiver. Its message is shown to the owner of the webhook. */
+export class ReceiverError extends Error {}
+
+export class Receivers {
+  readonly #openRanges: readonly string[];
+
+  /** `openRanges` are those that the operator opens for webhooks, private or loopback. */
+  constructor(openRanges: readonly string[]) {
+    this.#openRanges = openRanges;
+  }
+
+  /** Returns the URL in its canonical spelling. Throws `invalid_request` for one that can never be sent to. */
+  checkUrl(text: string): string {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    if (url === undefined || !/^https?:$/u.test(url.protocol))
+      throw refused('must be an address such as https://example.com/hook');
+    if (url.username !== '' || url.password !== '' || url.hash !== '')
+      throw refused('must not contain a user, a password or a fragment');
+    if (url.protocol === 'http:' && this.#openRanges.length === 0) throw refused('must begin with https://');
+    const literal = literalOf(url);
+    if (literal !== undefined) {
+      const problem = findProblem(url, this.#judge([literal]));
+      if (problem !== undefined) throw refused(problem);
+    }
+    return url.href;
+  }
+
+  /** Resolves and judges a URL. Throws {@link ReceiverError}. */
+  async find(text: string): Promise<Receiver> {
+    const url = new URL(text);
+    const literal = literalOf(url);
+    const addresses = literal === undefined ? await resolve(url.hostname) : [literal];
+    const problem = findProblem(url, this.#judge(addresses));
+    const [address] = addresses;
+    if (address === undefined) throw new ReceiverError('the host name has no address');
+    if (problem !== undefined) throw new ReceiverError(`the address of the receiver ${problem}`);
+    return { url, address, family: isIP(address) === 4 ? 4 : 6 };
+  }
+
+  #judge(addresses: readonly string[]): ReceiverVerdict[] {
+    const own = Object.values(networkInterfaces()).flatMap((found = []) =>
+      found.filter(({ scopeid }) => scopeid === undefined || scopeid === 0).map(({ address }) => address),
+    );
+    const judged = compileReceiverAddresses(this.#openRanges, own);
+    return addresses.map((address) => judgeReceiver(judged, address));
+  }
+}
+
+/** One closed address closes the name: which one is dialled would be up to its owner. */
+function findProblem({ protocol }: URL, verdicts: readonly ReceiverVerdict[]): string | undefined {
+  if (verdicts.includes('closed'))
+    return 'is private, reserved or of this host; the operator opens ranges with COPPICE_WEBHOOK_OPEN_RANGES';
+  if (protocol === 'http:' && verdicts.includes('public'))
+    return 'is public, so the URL must begin with https://';
+  return undefined;
+}
+
+function literalOf({ hostname }: URL): string | undefined {
+  const host = hostname.replace(/^\[|\]$/gu, '');
+  return isIP(host) === 0 ? undefined : host;
+}
+
+async function resolve(name: string): Promise<string[]> {
+  try {
+    const found = await withDeadline('resolving', RESOLVE_DEADLINE_MS, lookup(name, { all: true }));
+    return found.map(({ address }) => address);
+  } catch (cause) {
+    throw new ReceiverError('the host name cannot be resolved', { cause });
+  }
+}
+
+function refused(problem: string): AppError {
+  return new AppError('invalid_request', `url: ${problem}`);
+}
