@@ -206,9 +206,15 @@ export class AuditLog {
     const last = item?.notes.at(-1);
     if (item?.work === undefined || last === undefined || !isLastEvent(last.event) || !isUnreadable(cause))
       return false;
-    const { db, log } = this.#parts;
+    const { db, store, clock, log } = this.#parts;
+    const { work } = item;
     try {
-      const result = await db.transaction().execute(item.work);
+      const result = await db.transaction().execute(async (transaction) => {
+        const done = await work(transaction);
+        const unwritten = { sandboxId: part.line.sandboxId, note: last, atMs: clock.wallMs() };
+        await store.insertEvent(unwritten, transaction);
+        return done;
+      });
       log.error({ err: cause, sandbox_id: part.line.sandboxId }, 'an audit log ends without its last entry');
       this.#settle(part, [], result);
     } catch (error) {

@@ -1,11 +1,11 @@
 /** Audit entries in SQL: added and read, never changed. */
-import type { AuditEvent } from '@coppice/contract';
+import { canonicalize, type AuditEvent } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { buildAuditEvent } from '../events/audit-event.ts';
 import type { AuditEntryRow } from './audit-tables.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
-import type { ChainHead } from './audit-chain.ts';
+import type { AuditNote, ChainHead } from './audit-chain.ts';
 
 /** Limits of what a reader holds in memory: a command may have a megabyte. */
 const MAX_PAGE_ENTRIES = 500;
@@ -18,6 +18,12 @@ export interface StoredChain {
   /** Null for a sandbox that is older than audit logs and has no entry yet. */
   keyId: string | null;
   head: ChainHead | undefined;
+}
+
+interface UnwrittenEntry {
+  sandboxId: string;
+  note: AuditNote;
+  atMs: number;
 }
 
 type HeadColumns = { [K in keyof ChainHead]: ChainHead[K] | null };
@@ -55,6 +61,16 @@ export class AuditStore {
       SELECT organization_id, team_id, sandbox_id, labels, event_type, ts, event_data
       FROM given JOIN sandboxes ON sandboxes.id = sandbox_id
       WHERE event_type IS NOT NULL ORDER BY place`.execute(db);
+  }
+
+  /** Inserts only the event of an entry that cannot be written. */
+  async insertEvent({ sandboxId, note, atMs }: UnwrittenEntry, db: Database): Promise<void> {
+    const event = buildAuditEvent(note.event, canonicalize(note.data));
+    if (event === undefined) return;
+    await sql`
+      INSERT INTO pending_events (organization_id, team_id, sandbox_id, labels, type, at, data)
+      SELECT organization_id, team_id, id, labels, ${event.type}, ${Math.round(atMs)}, ${event.data}
+      FROM sandboxes WHERE id = ${sandboxId}`.execute(db);
   }
 
   /** Lists the chains of those sandboxes that exist. */
