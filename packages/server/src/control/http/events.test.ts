@@ -249,6 +249,29 @@ test("another organization's events are not seen, and neither are its streams wo
   assert.equal(status, 401);
 });
 
+test('an organization has a hundred streams at once, and a place is free when one has ended', async () => {
+  const apiKey = await harness.addOrganization();
+  const stop = new AbortController();
+  const open = async (): Promise<number> => {
+    const headers = { accept: 'text/event-stream' };
+    return (await harness.fetch('GET', '/v1/events', { headers, apiKey, signal: stop.signal })).status;
+  };
+  const statuses = await Promise.all(Array.from({ length: 101 }, open));
+  assert.deepEqual(
+    statuses.toSorted((one, other) => one - other),
+    [...Array<number>(100).fill(200), 429],
+  );
+  assert.deepEqual(await list('', apiKey), []);
+  stop.abort();
+  await waitFor('a free place', async () => {
+    const again = new AbortController();
+    const headers = { accept: 'text/event-stream' };
+    const { status } = await harness.fetch('GET', '/v1/events', { headers, apiKey, signal: again.signal });
+    again.abort();
+    return status === 200;
+  });
+});
+
 test('a key that is limited to its team gets the events of the team alone', async () => {
   const owner = await AccountClient.signUp(harness, { invitation: INVITATION });
   const team = (await owner.call('POST', `${owner.organization}/teams`, { name: 'testers' })).body;

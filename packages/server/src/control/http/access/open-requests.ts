@@ -1,10 +1,14 @@
 import { AppError } from '@coppice/contract';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 
+/** Each of them reads every event of its organization from SQL. */
+const MAX_EVENT_STREAMS = 100;
+
 /** Counts open requests: all of them, for the shutdown, and the expensive ones of each organization, to limit them. */
 export class OpenRequests {
   readonly #requests: Counter;
   readonly #streams: Counter;
+  readonly #eventStreams = new Counter('streams of events', () => MAX_EVENT_STREAMS);
   readonly #waiting = new Set<() => void>();
   #all = 0;
   readonly #draining = new AbortController();
@@ -41,6 +45,11 @@ export class OpenRequests {
   /** Like {@link limit}, for streams that cost little while idle: sessions, streamed commands, proxied requests. */
   stream<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
     return this.#streams.run(organizationId, task);
+  }
+
+  /** Like {@link stream}, for streams of events. */
+  eventStream<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
+    return this.#eventStreams.run(organizationId, () => this.stream(organizationId, task));
   }
 
   /** Begins the shutdown; waits until no request is open, or for `deadlineMs`. Returns whether none is open. */

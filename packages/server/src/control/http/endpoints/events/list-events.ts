@@ -44,7 +44,7 @@ export function addListEvents(app: App, { events, openRequests }: Parts): void {
         return openRequests.limit(organizationId, () =>
           readPage(reply, events.store, { ...query, after, filter }),
         );
-      await openRequests.stream(organizationId, async () => {
+      await openRequests.eventStream(organizationId, async () => {
         const stream = new EventStream(reply);
         const left = AbortSignal.any([stream.left, endOf(request, openRequests)]);
         try {
