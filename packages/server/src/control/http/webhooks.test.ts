@@ -398,6 +398,12 @@ test('addresses of this host and of private networks are closed, whatever their 
   });
   assert.match(attempts[0]!.error!, /private, reserved or of this host/u);
   assert.equal(receiver.connections, 0);
+  const absent = await ask('https://absent.invalid/');
+  await closed.call('POST', path(absent.body, '/test'));
+  await waitFor('an attempt', async () => {
+    const [delivery] = (await closed.call('GET', path(absent.body, '/deliveries'))).body;
+    return delivery.attempts[0]?.error === attempts[0]!.error;
+  });
 });
 
 test('a field that is invalid is named, with the remedy', async () => {

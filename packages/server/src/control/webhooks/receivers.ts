@@ -10,6 +10,8 @@ import { AppError, compileReceiverAddresses, judgeReceiver, type ReceiverVerdict
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 
 const RESOLVE_DEADLINE_MS = 5_000;
+const CLOSED =
+  'is private, reserved or of this host; the operator opens ranges with COPPICE_WEBHOOK_OPEN_RANGES';
 
 export interface Receiver {
   url: URL;
@@ -51,7 +53,7 @@ export class Receivers {
     const addresses = literal === undefined ? await resolve(url.hostname) : [literal];
     const problem = findProblem(url, this.#judge(addresses));
     const [address] = addresses;
-    if (address === undefined) throw new ReceiverError('the host name has no address');
+    if (address === undefined || (problem === CLOSED && literal === undefined)) throw unreachable();
     if (problem !== undefined) throw new ReceiverError(`the address of the receiver ${problem}`);
     return { url, address, family: isIP(address) === 4 ? 4 : 6 };
   }
@@ -67,8 +69,7 @@ export class Receivers {
 
 /** One closed address closes the name: which one is dialled would be up to its owner. */
 function findProblem({ protocol }: URL, verdicts: readonly ReceiverVerdict[]): string | undefined {
-  if (verdicts.includes('closed'))
-    return 'is private, reserved or of this host; the operator opens ranges with COPPICE_WEBHOOK_OPEN_RANGES';
+  if (verdicts.includes('closed')) return CLOSED;
   if (protocol === 'http:' && verdicts.includes('public'))
     return 'is public, so the URL must begin with https://';
   return undefined;
@@ -84,8 +85,13 @@ async function resolve(name: string): Promise<string[]> {
     const found = await withDeadline('resolving', RESOLVE_DEADLINE_MS, lookup(name, { all: true }));
     return found.map(({ address }) => address);
   } catch (cause) {
-    throw new ReceiverError('the host name cannot be resolved', { cause });
+    throw unreachable(cause);
   }
+}
+
+/** One text for both: it would tell a tenant which names exist in the networks of the operator. */
+function unreachable(cause?: unknown): ReceiverError {
+  return new ReceiverError(`the host name cannot be resolved, or ${CLOSED}`, { cause });
 }
 
 function refused(problem: string): AppError {
