@@ -52,6 +52,7 @@ export const LAYERS = [
         'events',
         'images',
         'limits',
+        'metrics',
         'operator',
         'ports',
         'registries',
@@ -78,6 +79,7 @@ export const LAYERS = [
     layers: [
       ['.'],
       ['http'],
+      ['metrics'],
       ['driver'],
       ['accelerator', 'capacity', 'snapshot'],
       ['workspace'],

@@ -85,17 +85,6 @@ func (t *table) end(c *command) {
 	t.changed = make(chan struct{})
 }
 
-// remove forgets a command that has ended.
-func (t *table) remove(c *command) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !slices.Contains(t.ends, c) {
-		return fault.New(fault.InvalidState, "command %q runs; signal it first", c.id)
-	}
-	t.forget(c)
-	return nil
-}
-
 func (t *table) forget(c *command) {
 	c.output.discard()
 	delete(t.byID, c.id)

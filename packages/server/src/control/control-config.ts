@@ -139,5 +139,7 @@ export interface ControlConfig {
   certificatesPath?: string;
   /** Without it only built-in profiles and services. */
   egress?: EgressSettings;
+  /** Opens `GET /metrics`; without it there is no such route. */
+  metricsToken?: string;
   limits?: Partial<ControlLimits>;
 }

@@ -2,9 +2,9 @@
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
+import { bindEnvironment } from '../../sandbox/environment/environments.ts';
 import { Secret } from '../../../lib/secret.ts';
 import { SecretBox } from '../../secrets/secret-box.ts';
-import { bindWebhookSecret } from '../../webhooks/webhook-secret.ts';
 import {
   BILLED_MS,
   DAY_MS,
@@ -19,6 +19,7 @@ import {
   SNAPSHOT_ID,
   toHex,
 } from './migration-names.ts';
+import { EVENTS } from './migration-rows-of-events.ts';
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
@@ -383,82 +384,23 @@ const COMMANDS: Change = {
     ],
   },
 };
-
-function sealWebhookSecret(id: string): string {
-  const secret = new Secret(`whsec_${'A'.repeat(43)}=`);
-  return toHex(new SecretBox(MASTER_KEY).seal(secret, bindWebhookSecret('orgfirst', id)));
+function sealEnvironment(id: string): string {
+  const context = bindEnvironment({ id, organization_id: 'orgfirst' });
+  return toHex(new SecretBox(MASTER_KEY).seal(new Secret(JSON.stringify({ OF: 'an old version' })), context));
 }
 
-const EVENTS: Change = {
-  adds: {
-    pending_events: [
-      {
-        ordinal: 1,
-        organization_id: 'orgfirst',
-        team_id: 'team1',
-        sandbox_id: RUNNING_ID,
-        type: 'sandbox.resumed',
-        at: NOW - 1000,
-        labels: { job: 'nightly' },
-        data: '{}',
-      },
-    ],
-    events: [
-      {
-        id: 1,
-        organization_id: 'orgfirst',
-        team_id: 'team1',
-        sandbox_id: ENDED_ID,
-        type: 'snapshot.deleted',
-        at: NOW - HOUR_MS,
-        labels: {},
-        data: '{"snapshot_id":"é \u2028"}',
-        numbered_at: NOW - HOUR_MS + 1,
-      },
-    ],
-    webhooks: [
-      {
-        id: 'hook1',
-        organization_id: 'orgfirst',
-        url: 'https://example.test/hook',
-        types: ['sandbox.failed'],
-        description: 'alerts',
-        enabled: true,
-        disabled_reason: 'failing',
-        failing_since: NOW - HOUR_MS,
-        sealed_secret: sealWebhookSecret('hook1'),
-        sealed_old_secret: sealWebhookSecret('hook1'),
-        old_secret_until: NOW,
-        created_at: NOW - DAY_MS,
-      },
-    ],
-    webhook_deliveries: [
-      {
-        id: 'msg1',
-        webhook_id: 'hook1',
-        event_id: 1,
-        type: 'snapshot.deleted',
-        payload: '{}',
-        state: 'pending',
-        attempts: 2,
-        tries: 2,
-        next_at: NOW + 1000 * DAY_MS,
-        created_at: NOW - HOUR_MS,
-      },
-    ],
-    webhook_attempts: [
-      {
-        delivery_id: 'msg1',
-        attempt: 2,
-        started_at: NOW - HOUR_MS / 2,
-        duration_ms: 12,
-        status: 500,
-        error: 'the receiver answered 500',
-        response: 'é',
-      },
-    ],
-    event_counter: [{ is_only: true, last_id: 1 }],
-    event_horizons: [{ organization_id: 'orgsecond', lost_through: 2 ** 50 }],
+const SETTINGS: Change = {
+  columns: {
+    sandboxes: ({ id }) => ({
+      name: id === RUNNING_ID || id === ENDED_ID ? 'ci “é”' : null,
+      ends_at: id === RUNNING_ID ? NOW + DAY_MS : null,
+      sealed_env: id === RUNNING_ID ? sealEnvironment(RUNNING_ID) : null,
+      cwd: id === RUNNING_ID ? '/srv' : null,
+    }),
+    snapshots: ({ id }) =>
+      id === SNAPSHOT_ID
+        ? { expires_at: NOW + DAY_MS, sealed_env: sealEnvironment(SNAPSHOT_ID), cwd: '/srv' }
+        : { expires_at: null, sealed_env: null, cwd: null },
   },
 };
 
@@ -476,5 +418,6 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0015_egress_generation': EGRESS_GENERATION,
   '0016_disks': DISKS,
   '0017_commands': COMMANDS,
+  '0018_settings': SETTINGS,
   '0021_events': EVENTS,
 };
