@@ -85,6 +85,15 @@ test('after a lost connection it continues behind the last event or position, an
   assert.deepEqual(queriesOf(server), ['', '?after=7', '?after=9', '?after=9', '?after=12']);
 });
 
+test('a quiet stream lasts longer than an answer may take', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    send(response, position(1), 'open');
+    setTimeout(() => response.write(frame(record(2))), 400);
+  });
+  assert.equal((await take(server.client({ timeoutMs: 100 }).events(), 1))[0]?.id, 2);
+  assert.equal(server.seen.length, 1);
+});
+
 test('events that are no longer kept are reported once', async () => {
   await using server = await LoopbackServer.start((_, response) =>
     send(response, `${frame({ type: 'lost', id: 40 } as { id: number })}${frame(record(41))}`, 'open'),

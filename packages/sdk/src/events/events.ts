@@ -30,6 +30,8 @@ const PATH = '/v1/events';
 const SOURCE = { label: `GET ${PATH}`, status: 200 };
 /** In characters; far above any event. */
 const MAX_EVENT_LENGTH = 1 << 20;
+/** The service sends something every 15 seconds. */
+const STALL_MS = 60_000;
 /** Attempts to continue, one after the other, before the error is the caller's: about five minutes. */
 const MAX_FAILURES = 35;
 
@@ -90,6 +92,7 @@ class Reading {
       headers: { accept: 'text/event-stream' },
       idempotent: true,
       signal: this.#options.signal,
+      stallMs: Math.max(STALL_MS, this.#transport.timeoutMs),
     });
     for await (const text of readEventData(body, MAX_EVENT_LENGTH)) {
       const { type, frame } = parseFrame(text, SOURCE);
