@@ -17,6 +17,11 @@ import { mergeRefusals } from './merge-refusals.ts';
 
 /** Limit of one transaction. */
 const MAX_BATCH = 1_000;
+/**
+ * Further refusals that a transaction takes of the sandboxes in its batch, whose next ones wait for a second. Below the
+ * rate at which guests can make them, pending refusals would pile up.
+ */
+const MAX_REFUSALS = 10_000;
 /** Finds events of which nobody told. */
 const POLL_MS = 1_000;
 /** A sandbox has one event of refused connections in this time. */
@@ -128,8 +133,9 @@ export class EventSequencer implements AsyncDisposable {
 
   async #move(transaction: Database, held: readonly string[]): Promise<EventRow[]> {
     const last_id = await lockCounter(transaction);
-    const pending = mergeRefusals(await takePending(transaction, held));
-    if (pending.length === 0) return [];
+    const taken = await takePending(transaction, held);
+    if (taken.length === 0) return [];
+    const pending = mergeRefusals([...taken, ...(await takeRefusals(transaction, taken))]);
     const numbered_at = this.#parts.clock.wallMs();
     const numbered = pending.map((row, index) =>
       Object.assign({}, row, { id: last_id + 1 + index, numbered_at }),
@@ -189,6 +195,30 @@ async function takePending(transaction: Database, held: readonly string[]): Prom
     .returningAll()
     .execute();
   return rows.sort((one, other) => one.ordinal - other.ordinal);
+}
+
+/** Takes the refusals that the sandboxes of these rows have besides them. */
+async function takeRefusals(
+  transaction: Database,
+  rows: readonly PendingEventRow[],
+): Promise<PendingEventRow[]> {
+  const ids = rows.flatMap(({ type, sandbox_id }) =>
+    type === 'network.blocked' && sandbox_id !== null ? [sandbox_id] : [],
+  );
+  if (ids.length === 0) return [];
+  return transaction
+    .deleteFrom('pending_events')
+    .where('ordinal', 'in', (oldest) =>
+      oldest
+        .selectFrom('pending_events')
+        .select('ordinal')
+        .where('type', '=', 'network.blocked')
+        .where(sql<boolean>`sandbox_id = ANY(${[...new Set(ids)]}::text[])`)
+        .orderBy('ordinal')
+        .limit(MAX_REFUSALS),
+    )
+    .returningAll()
+    .execute();
 }
 
 /** One text for any number of rows, so that PostgreSQL need not parse a new statement for each number. */

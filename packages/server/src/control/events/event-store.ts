@@ -24,7 +24,7 @@ export interface EventPage {
   records: EventRecord[];
   /** All events up to this id are in this page, or do not fit the filter. */
   throughId: number;
-  /** The events of the organization up to this id are deleted. */
+  /** The events of the organization up to this id are deleted, or those up to it that follow `after` are. */
   lostThrough: number;
   /** The newest id of the installation. */
   lastId: number;
@@ -61,7 +61,10 @@ export class EventStore {
   /** Returns the first events after an id. One statement, so that events and counters are of one moment. */
   async listPage(filter: EventFilter, after: number, limit: number): Promise<EventPage> {
     const { rows } = await sql<FoundRow>`
-      SELECT last_id, coalesce(lost_through, 0)::bigint AS lost_through, found.*
+      SELECT last_id, found.*, greatest(
+        coalesce(lost_through, 0),
+        (SELECT max(through_id) FROM event_gaps WHERE after_id < ${after} AND through_id > ${after})
+      )::bigint AS lost_through
       FROM (SELECT coalesce(max(last_id), 0) AS last_id FROM event_counter) counter
       LEFT JOIN event_horizons ON event_horizons.organization_id = ${filter.reach.organizationId}
       LEFT JOIN LATERAL (
@@ -80,10 +83,7 @@ export class EventStore {
     await this.#deleteAll(sql`id IN (
       SELECT id FROM (SELECT id, numbered_at FROM events ORDER BY id LIMIT ${MAX_DELETED}) oldest
       WHERE numbered_at < ${before})`);
-    for (const { organizationId, keptFrom } of await this.#listTooMany())
-      await this.#deleteAll(sql`id IN (
-        SELECT id FROM events WHERE organization_id = ${organizationId} AND id < ${keptFrom}
-        ORDER BY id LIMIT ${MAX_DELETED})`);
+    for (const id of await this.#listOrganizations()) await this.#purgeOf(id);
   }
 
   async #deleteAll(condition: ReturnType<typeof sql>): Promise<void> {
@@ -101,15 +101,27 @@ export class EventStore {
     }
   }
 
-  async #listTooMany(): Promise<{ organizationId: string; keptFrom: number }[]> {
-    const { rows } = await sql<{ organizationId: string; keptFrom: number }>`
-      SELECT organization_id AS "organizationId", (
-        SELECT id FROM events WHERE organization_id = crowded.organization_id
-        ORDER BY id DESC OFFSET ${this.#maxKept - 1} LIMIT 1
-      ) AS "keptFrom"
-      FROM (SELECT organization_id FROM events GROUP BY organization_id HAVING count(*) > ${this.#maxKept}) crowded
-    `.execute(this.#db);
-    return rows;
+  async #listOrganizations(): Promise<string[]> {
+    const { rows } = await sql<{ id: string }>`
+      SELECT id FROM organizations
+      WHERE EXISTS (SELECT FROM events WHERE organization_id = organizations.id)`.execute(this.#db);
+    return rows.map(({ id }) => id);
+  }
+
+  /** A statement for each organization: one that counts those of all would reach the deadline of statements. */
+  async #purgeOf(organizationId: string): Promise<void> {
+    const newestTooOld = await this.#db
+      .selectFrom('events')
+      .select('id')
+      .where('organization_id', '=', organizationId)
+      .orderBy('id', 'desc')
+      .offset(this.#maxKept)
+      .limit(1)
+      .executeTakeFirst();
+    if (newestTooOld === undefined) return;
+    await this.#deleteAll(sql`id IN (
+      SELECT id FROM events WHERE organization_id = ${organizationId} AND id <= ${newestTooOld.id}
+      ORDER BY id LIMIT ${MAX_DELETED})`);
   }
 }
 

@@ -34,5 +34,13 @@ export interface EventHorizonTable {
   lost_through: number;
 }
 
+/** Ids of events that a restored backup does not have. Readers that have seen one of them have missed something. */
+export interface EventGapTable {
+  /** The last id in the backup. */
+  after_id: number;
+  /** Ids continue after this one. */
+  through_id: number;
+}
+
 export type PendingEventRow = Selectable<PendingEventTable>;
 export type EventRow = Selectable<EventTable>;

@@ -13,6 +13,10 @@ export async function createEvents(db: Kysely<unknown>): Promise<void> {
         data text NOT NULL
       )`.execute(db);
   await sql`
+      CREATE INDEX pending_refusals ON pending_events (sandbox_id) WHERE type = 'network.blocked'`.execute(
+    db,
+  );
+  await sql`
       CREATE TABLE events (
         id bigint PRIMARY KEY,
         organization_id text NOT NULL REFERENCES organizations (id),
@@ -34,6 +38,11 @@ export async function createEvents(db: Kysely<unknown>): Promise<void> {
       CREATE TABLE event_horizons (
         organization_id text PRIMARY KEY REFERENCES organizations (id),
         lost_through bigint NOT NULL
+      )`.execute(db);
+  await sql`
+      CREATE TABLE event_gaps (
+        after_id bigint NOT NULL,
+        through_id bigint PRIMARY KEY
       )`.execute(db);
   await reportDisks(db);
   await reportSnapshots(db);

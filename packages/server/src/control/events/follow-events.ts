@@ -1,16 +1,16 @@
 /** Reads events in pages of bounded size, each when the reader has consumed the one before it, without an end. */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { EventFrame } from '@coppice/contract';
-import type { EventSequencer } from './event-sequencer.ts';
-import type { EventFilter, EventStore } from './event-store.ts';
+import type { EventFilter, EventPage } from './event-store.ts';
+import type { Events } from './events.ts';
 
 const PAGE_EVENTS = 100;
 /** After this time without an event, the reader learns its position: what it has not seen may be deleted later. */
 const QUIET_MS = 15_000;
+/** A stream reads new events at most this often, however fast they come. */
+const PACE_MS = 100;
 
-export interface FollowEvents {
-  store: EventStore;
-  sequencer: EventSequencer;
+export interface FollowEvents extends Events {
   filter: EventFilter;
   /** The id after which to begin; undefined: the newest. */
   after: number | undefined;
@@ -18,19 +18,23 @@ export interface FollowEvents {
   left: AbortSignal;
 }
 
-/** Yields frames: first the position, or what is lost, then present events and new ones. */
+/** Yields frames: first the position, or what is lost, then present events and new ones. Throws when `left` aborts. */
 export async function* followEvents(
   options: FollowEvents,
 ): AsyncGenerator<Exclude<EventFrame, { error: unknown }>> {
-  const { store, sequencer, filter, left } = options;
+  const { store, sequencer, reads, filter, left } = options;
+  const { organizationId } = filter.reach;
+  const read = (from: number, limit: number): Promise<EventPage> =>
+    reads.run(left, () => store.listPage(filter, from, limit), organizationId);
   let news = Promise.withResolvers<void>();
-  using _watch = sequencer.watch(filter.reach.organizationId, () => news.resolve());
-  let { after, frame } = begin(options.after, await store.listPage(filter, options.after ?? 0, 1));
+  using _watch = sequencer.watch(organizationId, () => news.resolve());
+  let { after, frame } = begin(options.after, await read(options.after ?? 0, 1));
   yield frame;
   let told = after;
   while (!left.aborted) {
     news = Promise.withResolvers<void>();
-    const page = await store.listPage(filter, after, PAGE_EVENTS);
+    const paced = performance.now() + PACE_MS;
+    const page = await read(after, PAGE_EVENTS);
     if (page.lostThrough > after && after > 0) {
       after = page.lostThrough;
       yield { type: 'lost', id: after };
@@ -39,8 +43,10 @@ export async function* followEvents(
     yield* page.records;
     told = page.records.at(-1)?.id ?? told;
     after = page.throughId;
-    if (page.records.length > 0) continue;
-    if (!(await isQuiet(news.promise, left)) || told === after) continue;
+    if (page.records.length === PAGE_EVENTS) continue;
+    const isPositionDue = await isQuiet(news.promise, left);
+    await delay(Math.max(0, paced - performance.now()), undefined, { signal: left });
+    if (!isPositionDue || told === after) continue;
     yield { type: 'position', id: after };
     told = after;
   }

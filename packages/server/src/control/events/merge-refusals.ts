@@ -1,33 +1,46 @@
 /**
  * Refused connections of one sandbox become one event at most a second, whatever its guest does: the event lists a few
- * kinds of refusals and counts the others. Pure.
+ * kinds of refusals and counts the others. Pure. A row of another version that cannot be read stays as it is: it must not
+ * hold up the events behind it.
  */
 import { EVENTS, type EventData, type Refusal } from '@coppice/contract';
 import type { PendingEventRow } from './event-tables.ts';
 
 const MAX_KINDS = 10;
 
-/** Merges the refusals of each sandbox into the first of them. Other rows stay as they are, and the order, too. */
-export function mergeRefusals(rows: readonly PendingEventRow[]): PendingEventRow[] {
-  const bySandbox = new Map<string, PendingEventRow[]>();
-  for (const row of rows) {
-    if (row.type !== 'network.blocked' || row.sandbox_id === null) continue;
-    const same = bySandbox.get(row.sandbox_id) ?? [];
-    bySandbox.set(row.sandbox_id, same);
-    same.push(row);
-  }
-  const merged = new Map([...bySandbox.values()].map((same) => [same[0]?.ordinal, mergeOne(same)]));
-  return rows.flatMap((row) => {
-    if (row.type !== 'network.blocked' || row.sandbox_id === null) return [row];
-    return merged.get(row.ordinal) ?? [];
-  });
+interface Merged {
+  row: PendingEventRow;
+  parts: EventData<'network.blocked'>[];
 }
 
-function mergeOne(rows: readonly PendingEventRow[]): PendingEventRow[] {
-  const [first] = rows;
-  if (first === undefined) return [];
-  const parts = rows.map((row) => EVENTS['network.blocked'].parse(JSON.parse(row.data)));
-  return [{ ...first, data: JSON.stringify(sum(parts)) }];
+/** Merges the refusals of each sandbox into the first of them. Other rows stay as they are, and the order, too. */
+export function mergeRefusals(rows: readonly PendingEventRow[]): PendingEventRow[] {
+  const bySandbox = new Map<string, Merged>();
+  const kept: (PendingEventRow | Merged)[] = [];
+  for (const row of rows) {
+    const part = row.type === 'network.blocked' ? readRefusals(row.data) : undefined;
+    if (part === undefined || row.sandbox_id === null) {
+      kept.push(row);
+      continue;
+    }
+    const same = bySandbox.get(row.sandbox_id);
+    if (same !== undefined) {
+      same.parts.push(part);
+      continue;
+    }
+    const merged = { row, parts: [part] };
+    bySandbox.set(row.sandbox_id, merged);
+    kept.push(merged);
+  }
+  return kept.map((one) => ('parts' in one ? { ...one.row, data: JSON.stringify(sum(one.parts)) } : one));
+}
+
+function readRefusals(data: string): EventData<'network.blocked'> | undefined {
+  try {
+    return EVENTS['network.blocked'].parse(JSON.parse(data));
+  } catch {
+    return undefined;
+  }
 }
 
 function sum(parts: readonly EventData<'network.blocked'>[]): EventData<'network.blocked'> {

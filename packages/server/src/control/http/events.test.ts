@@ -2,10 +2,11 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { EventFrame, EventRecord } from '@coppice/contract';
+import type { EventRecord } from '@coppice/contract';
 import { sql } from 'kysely';
 import { EventStore } from '../events/event-store.ts';
 import { AccountClient } from '../testing/requests/account-client.ts';
+import { EventsClient, isEvent, typesOf } from '../testing/requests/events-client.ts';
 import {
   INVITATION,
   prepareHarness,
@@ -38,56 +39,6 @@ async function waitForType(type: string, query = ''): Promise<EventRecord> {
   });
   return found!;
 }
-
-/** An open stream, whose frames wait to be read. */
-class Stream implements AsyncDisposable {
-  readonly frames: EventFrame[] = [];
-  readonly ids: number[] = [];
-  isOver = false;
-  readonly #stop = new AbortController();
-  readonly #done: Promise<void>;
-
-  constructor(query: string, headers: Record<string, string> = {}, apiKey?: string) {
-    this.#done = this.#read(query, headers, apiKey).catch(() => undefined);
-  }
-
-  async wait(what: string, fits: (frame: EventFrame) => boolean): Promise<EventFrame> {
-    await waitFor(what, () => this.frames.some(fits));
-    return this.frames.find(fits)!;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#stop.abort();
-    await this.#done;
-  }
-
-  async #read(query: string, headers: Record<string, string>, apiKey?: string): Promise<void> {
-    const response = await harness.fetch('GET', `/v1/events${query}`, {
-      headers: { accept: 'text/event-stream', ...headers },
-      signal: this.#stop.signal,
-      ...(apiKey === undefined ? {} : { apiKey }),
-    });
-    assert.equal(response.status, 200);
-    const decoder = new TextDecoder();
-    let text = '';
-    for await (const chunk of response.body!) {
-      const blocks = (text + decoder.decode(chunk, { stream: true })).split('\n\n');
-      text = blocks.pop() ?? '';
-      for (const block of blocks) this.#take(block);
-    }
-    this.isOver = true;
-  }
-
-  #take(block: string): void {
-    const id = /^id: (\d+)$/m.exec(block)?.[1];
-    const data = /^data: (.*)$/m.exec(block)?.[1];
-    if (id !== undefined) this.ids.push(Number(id));
-    if (data !== undefined) this.frames.push(JSON.parse(data) as EventFrame);
-  }
-}
-
-const typesOf = (events: readonly { type: string }[]): string[] => events.map(({ type }) => type);
-const isEvent = (frame: EventFrame): frame is EventRecord => 'timestamp' in frame;
 
 test('the life of a sandbox is a sequence of events with its labels', async () => {
   const { id, team_id } = await harness.create({ labels: { job: 'nightly' } });
@@ -200,7 +151,7 @@ test('a field that is invalid is named', async () => {
 test('a stream begins with the position, sends events as they happen, and continues without repetition', async () => {
   let last: number;
   {
-    await using stream = new Stream('');
+    await using stream = new EventsClient(harness, '');
     await stream.wait('the position', ({ type }) => type === 'position');
     const delaysMs: number[] = [];
     for (let n = 0; n < 9; n += 1) {
@@ -220,7 +171,7 @@ test('a stream begins with the position, sends events as they happen, and contin
     ['', { 'last-event-id': String(last) }],
     ['?after=0', { 'last-event-id': String(last) }],
   ] as const) {
-    await using stream = new Stream(query, headers);
+    await using stream = new EventsClient(harness, query, { headers });
     await stream.wait('the missed event', (frame) => isEvent(frame) && frame.run_id === missed.id);
     assert.deepEqual(stream.frames[0], { type: 'position', id: last });
     assert.ok(stream.frames.filter(isEvent).every((frame) => frame.id > last));
@@ -228,7 +179,7 @@ test('a stream begins with the position, sends events as they happen, and contin
 });
 
 test('a stream is filtered like a page', async () => {
-  await using stream = new Stream('?type=sandbox.destroyed&type=sandbox.failed');
+  await using stream = new EventsClient(harness, '?type=sandbox.destroyed&type=sandbox.failed');
   await stream.wait('the position', ({ type }) => type === 'position');
   const { id } = await harness.create();
   await harness.call('DELETE', `/v1/runs/${id}`);
@@ -238,7 +189,7 @@ test('a stream is filtered like a page', async () => {
 
 test("another organization's events are not seen, and neither are its streams woken with them", async () => {
   const theirKey = await harness.addOrganization();
-  await using theirs = new Stream('', {}, theirKey);
+  await using theirs = new EventsClient(harness, '', { apiKey: theirKey });
   await theirs.wait('the position', ({ type }) => type === 'position');
   const { id } = await harness.create();
   await waitForType('sandbox.created', `&run_id=${id}`);
@@ -277,7 +228,7 @@ test('a key that is limited to its team gets the events of the team alone', asyn
   const team = (await owner.call('POST', `${owner.organization}/teams`, { name: 'testers' })).body;
   const path = `${owner.organization}/teams/${team.id}/keys`;
   const limited = (await owner.call('POST', path, { name: 'a key', team_only: true })).body.key as string;
-  await using stream = new Stream('', {}, limited);
+  await using stream = new EventsClient(harness, '', { apiKey: limited });
   await stream.wait('the position', ({ type }) => type === 'position');
   const other = await harness.create();
   await harness.call('POST', '/v1/disks', { body: { name: 'of-others', size_gb: 1 } });
@@ -307,7 +258,7 @@ test('events that are no longer kept are reported: 410 for a page, and "lost" in
   assert.match(gone.body.error.message, /after/u);
   assert.deepEqual(await list('?after=0'), []);
   const next = await harness.create();
-  await using stream = new Stream(`?after=${created.id}`);
+  await using stream = new EventsClient(harness, `?after=${created.id}`);
   await stream.wait('the next event', (frame) => isEvent(frame) && frame.run_id === next.id);
   assert.equal(stream.frames[0]!.type, 'lost');
   assert.equal(typesOf(stream.frames).filter((type) => type === 'lost').length, 1);
@@ -329,49 +280,8 @@ test('only the newest events of an organization are kept, and others keep theirs
   assert.equal((await list('?after=0', theirKey)).length, 1);
 });
 
-test('refused connections are one event a second at most, and all are counted', async () => {
-  const { id } = await harness.create();
-  const rows = 2_000;
-  await using db = harness.openDatabase();
-  const { organization_id, team_id } = await db
-    .selectFrom('sandboxes')
-    .select(['organization_id', 'team_id'])
-    .where('id', '=', id)
-    .executeTakeFirstOrThrow();
-  const startedAt = performance.now();
-  const values = Array.from({ length: rows }, (_, n) => ({
-    organization_id,
-    team_id,
-    sandbox_id: id,
-    type: 'network.blocked' as const,
-    at: Date.now(),
-    data: JSON.stringify({
-      count: 2,
-      refusals: [{ domain: `${n % 40}.test`, reason: 'rule', count: 2 }],
-      left_out: 0,
-    }),
-  }));
-  for (let n = 0; n < rows; n += 100)
-    await db
-      .insertInto('pending_events')
-      .values(values.slice(n, n + 100))
-      .execute();
-  const blocked = (): Promise<EventRecord[]> => list(`?run_id=${id}&type=network.blocked`);
-  const sum = (events: EventRecord[]): number =>
-    events.reduce((total, { data }) => total + Number(data['count']), 0);
-  await waitFor('all refusals', async () => sum(await blocked()) === 2 * rows);
-  const events = await blocked();
-  assert.ok(events.length <= (performance.now() - startedAt) / 1000 + 1, `${events.length} events`);
-  for (const { data } of events) {
-    const listed = data['refusals'] as { count: number }[];
-    assert.ok(listed.length <= 10);
-    const counted = listed.reduce((total, { count }) => total + count, 0);
-    assert.equal(counted + Number(data['left_out']), data['count']);
-  }
-});
-
 test('events that a control did not number are numbered by the next one, and streams end with their control', async () => {
-  await using stream = new Stream('');
+  await using stream = new EventsClient(harness, '');
   await stream.wait('the position', ({ type }) => type === 'position');
   const { id } = await harness.create();
   await stream.wait('the event', (frame) => isEvent(frame) && frame.run_id === id);

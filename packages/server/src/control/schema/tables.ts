@@ -23,6 +23,7 @@ import type { DiskSnapshotTable, DiskTable } from '../disks/disk-tables.ts';
 import type { EgressCursorTable, SandboxCredentialTable } from '../egress/egress-tables.ts';
 import type {
   EventCounterTable,
+  EventGapTable,
   EventHorizonTable,
   EventTable,
   PendingEventTable,
@@ -67,6 +68,7 @@ export interface Tables {
   events: EventTable;
   event_counter: EventCounterTable;
   event_horizons: EventHorizonTable;
+  event_gaps: EventGapTable;
   webhooks: WebhookTable;
   webhook_deliveries: WebhookDeliveryTable;
   webhook_attempts: WebhookAttemptTable;

@@ -81,6 +81,7 @@ export const EVENTS: Change = {
       },
     ],
     event_counter: [{ is_only: true, last_id: 1 }],
+    event_gaps: [{ after_id: 2 ** 40, through_id: 2 ** 41 }],
     event_horizons: [{ organization_id: 'orgsecond', lost_through: 2 ** 50 }],
   },
 };

@@ -50,10 +50,11 @@ export function addListEvents(app: App, { events, openRequests }: Parts): void {
         try {
           for await (const frame of followEvents({ ...events, filter, after, left }))
             await stream.send(EventFrame.parse(frame), frame.id);
-          // The end of the service is no error: a client continues at the next one.
           request.keyEnd?.throwIfAborted();
         } catch (error) {
-          await stream.send(buildErrorFrame(error, request, openRequests));
+          // The end of the service is no error: a client continues at the next one.
+          const isOver = left.aborted && request.keyEnd?.aborted !== true;
+          if (!isOver) await stream.send(buildErrorFrame(error, request, openRequests));
         } finally {
           stream.end();
         }
