@@ -15,9 +15,9 @@ const MAX_HEADER_BYTES = 16 << 10;
 export interface WebhookMessage {
   headers: Record<string, string>;
   body: string;
-  /** Of the whole exchange. */
   /** The authorities by which it is verified. */
   trust: () => SecureContext;
+  /** Of the whole exchange. */
   deadlineMs: number;
   signal: AbortSignal;
 }
@@ -30,16 +30,20 @@ export interface WebhookAnswer {
 
 /** Throws {@link ReceiverError} without an answer. */
 export async function postWebhook(
-  { url, address, family }: Receiver,
+  { url, addresses }: Receiver,
   { headers, body, trust, deadlineMs, signal }: WebhookMessage,
 ): Promise<WebhookAnswer> {
   const isTls = url.protocol === 'https:';
   const host = url.hostname.replace(/^\[|\]$/gu, '');
   const request = (isTls ? requestHttps : requestHttp)({
     method: 'POST',
-    // The judged address; the name is only shown to the receiver, and checked in its certificate.
-    host: address,
-    family,
+    host,
+    // Nothing but the judged addresses is dialled. An address as host needs no look-up, and was judged itself.
+    lookup: (_host, { all }, done) => {
+      const [first] = addresses;
+      if (all === true) done(null, [...addresses]);
+      else done(null, first?.address ?? '', first?.family);
+    },
     port: url.port === '' ? (isTls ? 443 : 80) : url.port,
     path: `${url.pathname}${url.search}`,
     headers: {
@@ -78,6 +82,8 @@ async function exchange(request: ClientRequest, body: string): Promise<WebhookAn
   request.once('response', resolve);
   // Stays, as a request that is destroyed may report another error.
   request.on('error', reject);
+  // A receiver that switches to another protocol causes neither an answer nor an error.
+  request.once('close', () => reject(new Error('the connection ended without an answer')));
   request.end(body);
   try {
     const answer = await promise;

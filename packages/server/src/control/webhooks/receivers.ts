@@ -1,33 +1,36 @@
 /**
  * Where webhooks may be sent. A tenant chooses the URL, and so could make the service reach this host, its network, or
- * the metadata of a cloud. Therefore the name is resolved once, every address is judged, and the judged address is the
- * one that is dialled: a name that resolves differently a moment later changes nothing.
+ * the metadata of a cloud. Therefore the name is resolved once, every address is judged, and only judged addresses are
+ * dialled: a name that resolves differently a moment later changes nothing.
  */
-import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { AppError, compileReceiverAddresses, judgeReceiver, type ReceiverVerdict } from '@coppice/contract';
-import { withDeadline } from '../../lib/waiting/deadline.ts';
+import { findAddresses, type FoundAddress } from './find-addresses.ts';
 
-const RESOLVE_DEADLINE_MS = 5_000;
 const CLOSED =
   'is private, reserved or of this host; the operator opens ranges with COPPICE_WEBHOOK_OPEN_RANGES';
 
 export interface Receiver {
   url: URL;
-  address: string;
-  family: 4 | 6;
+  /** In the order in which they are tried. */
+  addresses: readonly FoundAddress[];
 }
 
 /** Why nothing is sent to a receiver. Its message is shown to the owner of the webhook. */
 export class ReceiverError extends Error {}
 
+/** Resolves a name. Throws if it has no address. */
+type FindAddresses = (name: string) => Promise<FoundAddress[]>;
+
 export class Receivers {
   readonly #openRanges: readonly string[];
+  readonly #find: FindAddresses;
 
   /** `openRanges` are those that the operator opens for webhooks, private or loopback. */
-  constructor(openRanges: readonly string[]) {
+  constructor(openRanges: readonly string[], find: FindAddresses = findAddresses) {
     this.#openRanges = openRanges;
+    this.#find = find;
   }
 
   /** Returns the URL in its canonical spelling. Throws `invalid_request` for one that can never be sent to. */
@@ -50,12 +53,22 @@ export class Receivers {
   async find(text: string): Promise<Receiver> {
     const url = new URL(text);
     const literal = literalOf(url);
-    const addresses = literal === undefined ? await resolve(url.hostname) : [literal];
-    const problem = findProblem(url, this.#judge(addresses));
-    const [address] = addresses;
-    if (address === undefined || (problem === CLOSED && literal === undefined)) throw unreachable();
+    const addresses =
+      literal === undefined
+        ? await this.#resolve(url.hostname)
+        : [{ address: literal, family: isIP(literal) }];
+    const problem = findProblem(url, this.#judge(addresses.map(({ address }) => address)));
+    if (addresses.length === 0 || (problem === CLOSED && literal === undefined)) throw unreachable();
     if (problem !== undefined) throw new ReceiverError(`the address of the receiver ${problem}`);
-    return { url, address, family: isIP(address) === 4 ? 4 : 6 };
+    return { url, addresses };
+  }
+
+  async #resolve(name: string): Promise<FoundAddress[]> {
+    try {
+      return await this.#find(name);
+    } catch (cause) {
+      throw unreachable(cause);
+    }
   }
 
   #judge(addresses: readonly string[]): ReceiverVerdict[] {
@@ -78,15 +91,6 @@ function findProblem({ protocol }: URL, verdicts: readonly ReceiverVerdict[]): s
 function literalOf({ hostname }: URL): string | undefined {
   const host = hostname.replace(/^\[|\]$/gu, '');
   return isIP(host) === 0 ? undefined : host;
-}
-
-async function resolve(name: string): Promise<string[]> {
-  try {
-    const found = await withDeadline('resolving', RESOLVE_DEADLINE_MS, lookup(name, { all: true }));
-    return found.map(({ address }) => address);
-  } catch (cause) {
-    throw unreachable(cause);
-  }
 }
 
 /** One text for both: it would tell a tenant which names exist in the networks of the operator. */
