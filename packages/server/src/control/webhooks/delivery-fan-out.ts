@@ -12,6 +12,13 @@ import type { WebhookStore } from './webhook-store.ts';
 
 /** A webhook with more deliveries that wait is disabled: its receiver does not keep up. */
 const MAX_PENDING = 10_000;
+/**
+ * Deliveries that are made before those that wait are counted again: all events wait for the count, so it must be rare.
+ */
+const MIN_ALLOWANCE = 1_000;
+const MAX_REMEMBERED = 10_000;
+/** Deliveries after which old ones are deleted. */
+const CROWD = 5_000;
 
 export interface DeliveryFanOutParts {
   webhooks: WebhookStore;
@@ -19,11 +26,21 @@ export interface DeliveryFanOutParts {
   clock: { wallMs: () => number };
   /** Called when there may be deliveries. */
   onDelivery: () => void;
-  maxPending?: number;
+  /** Called when a webhook may have too many deliveries that are over. */
+  onCrowd: (webhookId: string) => void;
+}
+
+interface Made {
+  /** How many may be made until they are counted. */
+  allowance: number;
+  /** Since old ones were last deleted. */
+  sinceTrim: number;
 }
 
 export class DeliveryFanOut implements EventSubscriber {
   readonly #parts: DeliveryFanOutParts;
+  /** By webhook. */
+  readonly #made = new Map<string, Made>();
   #hasDeliveries = false;
 
   constructor(parts: DeliveryFanOutParts) {
@@ -31,6 +48,7 @@ export class DeliveryFanOut implements EventSubscriber {
   }
 
   async take(transaction: Database, rows: readonly EventRow[]): Promise<void> {
+    if (this.#made.size > MAX_REMEMBERED) this.#made.clear();
     const webhooks = this.#parts.webhooks.within(transaction);
     const wanted = await webhooks.listEnabled([...new Set(rows.map((row) => row.organization_id))]);
     for (const webhook of wanted) {
@@ -46,6 +64,25 @@ export class DeliveryFanOut implements EventSubscriber {
   committed(): void {
     if (this.#hasDeliveries) this.#parts.onDelivery();
     this.#hasDeliveries = false;
+    for (const [id, made] of this.#made) {
+      if (made.sinceTrim < CROWD) continue;
+      made.sinceTrim = 0;
+      this.#parts.onCrowd(id);
+    }
+  }
+
+  /** Returns whether the webhook may get deliveries. Its backlog may exceed the limit by {@link MIN_ALLOWANCE}. */
+  async #allow(deliveries: DeliveryStore, webhookId: string, count: number): Promise<boolean> {
+    const made = this.#made.get(webhookId) ?? { allowance: MIN_ALLOWANCE, sinceTrim: 0 };
+    this.#made.set(webhookId, made);
+    const isDue = made.allowance <= 0;
+    const waiting = isDue ? await deliveries.countPending(webhookId, MAX_PENDING) : 0;
+    if (isDue) made.allowance = Math.max(MAX_PENDING - waiting, MIN_ALLOWANCE);
+    // One that is enabled again has its allowance to become faster.
+    if (waiting >= MAX_PENDING) return false;
+    made.allowance -= count;
+    made.sinceTrim += count;
+    return true;
   }
 
   async #deliver(
@@ -53,10 +90,9 @@ export class DeliveryFanOut implements EventSubscriber {
     webhook: { id: string; organization_id: string },
     events: readonly EventRow[],
   ): Promise<void> {
-    const { maxPending = MAX_PENDING } = this.#parts;
     const deliveries = this.#parts.deliveries.within(transaction);
     const now = this.#parts.clock.wallMs();
-    if ((await deliveries.countPending(webhook.id, maxPending)) >= maxPending) {
+    if (!(await this.#allow(deliveries, webhook.id, events.length))) {
       await this.#parts.webhooks.within(transaction).disable(webhook, 'backlog', now);
       return;
     }

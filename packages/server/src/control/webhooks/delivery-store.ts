@@ -5,16 +5,26 @@ import type { Database } from '../db/database.ts';
 import { buildDeliveryRecord, type LoggedDelivery } from './delivery-record.ts';
 import type { AttemptRow, DeliveryRow, WebhookRow } from './webhook-tables.ts';
 
-/** Attempts that are listed with a delivery. */
-const MAX_LISTED_ATTEMPTS = 10;
+/** Attempts of a delivery that are kept. */
+const MAX_ATTEMPTS = 10;
 const KEPT_MS = 7 * 86_400_000;
+/** Deliveries of one webhook that are kept when they are over. */
+const MAX_KEPT = 10_000;
+/** Limit of one deleting statement. */
+const MAX_DELETED = 2_000;
 
 /** A delivery whose time has come, and its webhook. */
 export type DueDelivery = DeliveryRow &
-  Pick<
-    WebhookRow,
-    'organization_id' | 'url' | 'failing_since' | 'sealed_secret' | 'sealed_old_secret' | 'old_secret_until'
-  >;
+  Pick<WebhookRow, 'organization_id' | 'url' | 'sealed_secret' | 'sealed_old_secret' | 'old_secret_until'>;
+
+export interface DueLimits {
+  /** Attempts in progress. */
+  open: readonly Pick<DueDelivery, 'id' | 'webhook_id' | 'organization_id'>[];
+  /** Attempts at a time for each webhook, for each organization, and further ones of all. */
+  ofWebhook: number;
+  ofOrganization: number;
+  limit: number;
+}
 
 export interface DeliveryFilter {
   webhookId: string;
@@ -43,23 +53,34 @@ export class DeliveryStore {
   }
 
   /**
-   * Lists deliveries that are due, without those of `busy`, a few of each webhook: one that does not keep up does not
-   * hold up the others.
+   * Lists deliveries that are due, without those that are open, as many of each webhook and of each organization as have
+   * room. Organizations with few open ones come first: those that do not keep up do not hold up the others.
    */
-  async listDue(
-    now: number,
-    { busy, ofOne, limit }: { busy: readonly string[]; ofOne: number; limit: number },
-  ): Promise<DueDelivery[]> {
+  async listDue(now: number, { open, ofWebhook, ofOrganization, limit }: DueLimits): Promise<DueDelivery[]> {
+    const ids = open.map(({ id }) => id);
     const { rows } = await sql<DueDelivery>`
-      SELECT due.*, organization_id, url, failing_since, sealed_secret, sealed_old_secret, old_secret_until
-      FROM webhooks CROSS JOIN LATERAL (
-        SELECT * FROM webhook_deliveries
-        WHERE webhook_id = webhooks.id AND state = 'pending' AND next_at <= ${now}
-          AND id <> ALL(${[...busy]}::text[])
-        ORDER BY next_at, id LIMIT ${ofOne}
-      ) due
-      WHERE webhooks.enabled
-      ORDER BY due.next_at, due.id LIMIT ${limit}`.execute(this.#db);
+      WITH open AS (
+        SELECT * FROM unnest(
+          ${open.map(({ webhook_id }) => webhook_id)}::text[],
+          ${open.map(({ organization_id }) => organization_id)}::text[]
+        ) AS open (webhook_id, organization_id)
+      )
+      SELECT * FROM (
+        SELECT due.*, organization_id, url, sealed_secret, sealed_old_secret, old_secret_until,
+          row_number() OVER (PARTITION BY organization_id ORDER BY due.next_at, due.id)
+            + (SELECT count(*) FROM open WHERE open.organization_id = webhooks.organization_id) AS place
+        FROM webhooks CROSS JOIN LATERAL (
+          SELECT * FROM webhook_deliveries
+          WHERE webhook_id = webhooks.id AND state = 'pending' AND next_at <= ${now}
+            AND id <> ALL(${ids}::text[])
+          ORDER BY next_at, id
+          LIMIT greatest(0, ${ofWebhook}::integer
+            - (SELECT count(*) FROM open WHERE open.webhook_id = webhooks.id))
+        ) due
+        WHERE webhooks.enabled
+      ) placed
+      WHERE place <= ${ofOrganization}
+      ORDER BY place, next_at, id LIMIT ${limit}`.execute(this.#db);
     return rows;
   }
 
@@ -76,15 +97,33 @@ export class DeliveryStore {
     return rows[0]?.next_at ?? undefined;
   }
 
-  /** Writes what became of an attempt. Returns false if the delivery is gone. */
-  async noteAttempt(attempt: AttemptRow, outcome: Pick<DeliveryRow, 'state' | 'next_at'>): Promise<boolean> {
+  /**
+   * Writes what became of an attempt. A delivery that was asked for meanwhile stays due, unless it was delivered. Returns
+   * false if the delivery is gone, or if the attempt is already written. Call inside a transaction.
+   */
+  async noteAttempt(
+    attempt: AttemptRow,
+    { state, next_at, was_due_at }: Pick<DeliveryRow, 'state' | 'next_at'> & { was_due_at: number | null },
+  ): Promise<boolean> {
+    const holds = state === 'delivered' ? sql<boolean>`true` : sql<boolean>`next_at = ${was_due_at}`;
     const { numUpdatedRows } = await this.#db
       .updateTable('webhook_deliveries')
-      .set((row) => ({ ...outcome, attempts: attempt.attempt, tries: sql<number>`${row.ref('tries')} + 1` }))
+      .set({
+        attempts: attempt.attempt,
+        tries: sql<number>`CASE WHEN ${holds} THEN tries + 1 ELSE tries END`,
+        state: sql<DeliveryState>`CASE WHEN ${holds} THEN ${state} ELSE state END`,
+        next_at: sql<number | null>`CASE WHEN ${holds} THEN ${next_at} ELSE next_at END`,
+      })
       .where('id', '=', attempt.delivery_id)
+      .where('attempts', '<', attempt.attempt)
       .executeTakeFirst();
     if (numUpdatedRows === 0n) return false;
     await this.#db.insertInto('webhook_attempts').values(attempt).execute();
+    await this.#db
+      .deleteFrom('webhook_attempts')
+      .where('delivery_id', '=', attempt.delivery_id)
+      .where('attempt', '<=', attempt.attempt - MAX_ATTEMPTS)
+      .execute();
     return true;
   }
 
@@ -93,6 +132,16 @@ export class DeliveryStore {
     const { rows } = await sql<{ count: number }>`
       SELECT count(*)::integer AS count FROM (
         SELECT FROM webhook_deliveries WHERE webhook_id = ${webhookId} AND state = 'pending' LIMIT ${limit}
+      ) waiting`.execute(this.#db);
+    return rows[0]?.count ?? 0;
+  }
+
+  /** Counts the tests that wait, up to `limit`. */
+  async countTests(webhookId: string, limit: number): Promise<number> {
+    const { rows } = await sql<{ count: number }>`
+      SELECT count(*)::integer AS count FROM (
+        SELECT FROM webhook_deliveries
+        WHERE webhook_id = ${webhookId} AND state = 'pending' AND event_id IS NULL LIMIT ${limit}
       ) waiting`.execute(this.#db);
     return rows[0]?.count ?? 0;
   }
@@ -126,12 +175,29 @@ export class DeliveryStore {
     return { records: rows.map(buildDeliveryRecord), createdAt: rows.map((row) => row.created_at) };
   }
 
-  /** Deletes old deliveries, whatever became of them. */
+  /** Deletes old deliveries, whatever became of them, and the oldest of webhooks that have too many. */
   async purge(now: number, keptMs = KEPT_MS): Promise<void> {
-    await this.#db
-      .deleteFrom('webhook_deliveries')
-      .where('created_at', '<', now - keptMs)
-      .execute();
+    await this.#deleteAll(sql`SELECT id FROM webhook_deliveries WHERE created_at < ${now - keptMs}`);
+    const webhooks = await this.#db.selectFrom('webhooks').select('id').execute();
+    for (const { id } of webhooks) await this.trim(id);
+  }
+
+  /** Deletes the oldest deliveries of a webhook that are over, if there are too many. */
+  trim(webhookId: string, maxKept = MAX_KEPT): Promise<void> {
+    return this.#deleteAll(sql`
+      SELECT id FROM webhook_deliveries WHERE webhook_id = ${webhookId} AND state <> 'pending'
+      ORDER BY created_at DESC, id DESC OFFSET ${maxKept}`);
+  }
+
+  /** In pieces: statements have a deadline. Skips what another transaction deletes, which would wait for this one. */
+  async #deleteAll(ids: RawBuilder<unknown>): Promise<void> {
+    for (;;) {
+      const { numAffectedRows = 0n } = await sql`
+        DELETE FROM webhook_deliveries WHERE id IN (
+          ${ids} LIMIT ${MAX_DELETED} FOR UPDATE SKIP LOCKED
+        )`.execute(this.#db);
+      if (numAffectedRows < MAX_DELETED) return;
+    }
   }
 
   /** One statement, so that a delivery and its attempts are of one moment. */
@@ -140,7 +206,7 @@ export class DeliveryStore {
       SELECT id, event_id, type, state, created_at, next_at, ARRAY(
         SELECT row_to_json(latest) FROM (
           SELECT * FROM webhook_attempts WHERE delivery_id = webhook_deliveries.id
-          ORDER BY attempt DESC LIMIT ${MAX_LISTED_ATTEMPTS}
+          ORDER BY attempt DESC LIMIT ${MAX_ATTEMPTS}
         ) latest ORDER BY attempt
       ) AS log
       FROM webhook_deliveries WHERE ${condition}

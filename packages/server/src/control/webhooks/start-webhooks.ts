@@ -40,9 +40,15 @@ export function startWebhooks(base: WebhooksBase, stack: AsyncDisposableStack): 
   const sender = stack.use(new WebhookSender({ ...parts, trust, db, webhooks: store, limits, log }));
   sender.start();
   const onDelivery = (): void => sender.wake();
+  const onCrowd = (id: string): void =>
+    void deliveries
+      .trim(id)
+      .catch((error: unknown) =>
+        log.warn({ err: error, webhook_id: id }, 'old deliveries are deleted later'),
+      );
   return {
     webhooks: new Webhooks({ ...parts, store, onDelivery }),
-    fanOut: new DeliveryFanOut({ webhooks: store, deliveries, clock, onDelivery }),
+    fanOut: new DeliveryFanOut({ webhooks: store, deliveries, clock, onDelivery, onCrowd }),
     purged: { purge: () => deliveries.purge(clock.wallMs()) },
   };
 }

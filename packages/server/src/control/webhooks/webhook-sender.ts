@@ -5,8 +5,9 @@
  *        ▲           └──────► else: failed attempt ──► no try left, or 410: failed
  *        └────── its delay ──────────┘                 a webhook that fails for days is disabled
  *
- * A delivery stays pending until its outcome is committed: after a crash it is sent again, with the same id. A receiver
- * that hangs occupies at most its own share, and its organization's.
+ * A delivery stays pending until its outcome is committed: after a crash it is sent again, with the same id. While the
+ * database does not accept outcomes, attempts stay open, so that nothing is sent again and again. A receiver that hangs
+ * occupies at most its own share, and its organization's.
  */
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -18,7 +19,7 @@ import type { SecretBox } from '../secrets/secret-box.ts';
 import type { Clock } from '../time/clock.ts';
 import type { DeliveryStore, DueDelivery } from './delivery-store.ts';
 import { postWebhook } from './post-webhook.ts';
-import type { Receivers } from './receivers.ts';
+import { ReceiverError, type Receivers } from './receivers.ts';
 import { findRetryDelayMs } from './retry-delay.ts';
 import { bindWebhookSecret, signWebhook } from './webhook-secret.ts';
 import type { WebhookStore } from './webhook-store.ts';
@@ -29,7 +30,9 @@ const MAX_OPEN_OF_ORGANIZATION = 8;
 const MAX_OPEN_OF_WEBHOOK = 2;
 const MAX_REST_MS = 60_000;
 const RETRY_MS = 1_000;
+const MAX_RETRY_MS = 30_000;
 const GONE = 410;
+const OWN_FAULT = 'the service could not send it, for a reason of its own; it tries again';
 
 type SenderLimits = Pick<ControlLimits, 'webhookDeadlineMs' | 'webhookRetryDelaysMs' | 'webhookFailingMs'>;
 
@@ -104,30 +107,20 @@ export class WebhookSender implements AsyncDisposable {
     const { deliveries, clock } = this.#parts;
     const limit = MAX_OPEN - this.#open.size;
     const now = clock.wallMs();
-    const busy = [...this.#open.keys()];
-    const due = limit === 0 ? [] : await deliveries.listDue(now, { busy, ofOne: MAX_OPEN_OF_WEBHOOK, limit });
-    for (const delivery of due) if (this.#hasRoom(delivery)) this.#begin(delivery);
+    const open = [...this.#open.values()].map(({ delivery }) => delivery);
+    const share = { ofWebhook: MAX_OPEN_OF_WEBHOOK, ofOrganization: MAX_OPEN_OF_ORGANIZATION };
+    const due = limit === 0 ? [] : await deliveries.listDue(now, { open, limit, ...share });
+    for (const delivery of due) this.#begin(delivery);
     const nextAt = await deliveries.findNextAt(now);
     // The end of an attempt wakes the loop.
     return Math.min(MAX_REST_MS, Math.max(1, (nextAt ?? Infinity) - now));
   }
 
-  #hasRoom({ webhook_id, organization_id }: DueDelivery): boolean {
-    const open = [...this.#open.values()].map(({ delivery }) => delivery);
-    const ofWebhook = open.filter((other) => other.webhook_id === webhook_id).length;
-    const ofOrganization = open.filter((other) => other.organization_id === organization_id).length;
-    return ofWebhook < MAX_OPEN_OF_WEBHOOK && ofOrganization < MAX_OPEN_OF_ORGANIZATION;
-  }
-
   #begin(delivery: DueDelivery): void {
-    const done = this.#send(delivery)
-      .catch((error: unknown) =>
-        this.#parts.log.warn({ err: error, delivery_id: delivery.id }, 'a webhook is sent once more'),
-      )
-      .finally(() => {
-        this.#open.delete(delivery.id);
-        this.wake();
-      });
+    const done = this.#send(delivery).finally(() => {
+      this.#open.delete(delivery.id);
+      this.wake();
+    });
     this.#open.set(delivery.id, { delivery, done });
   }
 
@@ -142,10 +135,31 @@ export class WebhookSender implements AsyncDisposable {
     } catch (error) {
       // It stays due, and the next control sends it.
       if (this.#stop.signal.aborted) return;
-      outcome = { status: null, error: error instanceof Error ? error.message : 'failed', response: '' };
+      outcome = { status: null, error: this.#explain(delivery, error), response: '' };
     }
     const duration_ms = Math.round(performance.now() - startedAtMs);
-    await this.#note(delivery, { started_at, duration_ms, ...outcome });
+    await this.#noteUntilWritten(delivery, { started_at, duration_ms, ...outcome });
+  }
+
+  /** Returns what the owner of the webhook sees. */
+  #explain({ id, webhook_id }: DueDelivery, error: unknown): string {
+    if (error instanceof ReceiverError) return error.message;
+    this.#parts.log.error({ err: error, delivery_id: id, webhook_id }, 'a webhook cannot be sent');
+    return OWN_FAULT;
+  }
+
+  async #noteUntilWritten(delivery: DueDelivery, attempt: Attempt): Promise<void> {
+    const { signal } = this.#stop;
+    for (let failures = 0; !signal.aborted; failures += 1) {
+      try {
+        return await this.#note(delivery, attempt);
+      } catch (error) {
+        const what = { err: error, delivery_id: delivery.id };
+        this.#parts.log.warn(what, 'the outcome of a webhook is written later; control tries again');
+        const retryMs = Math.min(MAX_RETRY_MS, RETRY_MS * 2 ** failures);
+        await delay(retryMs, undefined, { signal }).catch(() => undefined);
+      }
+    }
   }
 
   async #post(delivery: DueDelivery) {
@@ -189,14 +203,16 @@ export class WebhookSender implements AsyncDisposable {
     const state = hasFailed ? (next_at === null ? 'failed' : 'pending') : 'delivered';
     await db.transaction().execute(async (transaction) => {
       const webhooks = this.#parts.webhooks.within(transaction);
+      if (!(await webhooks.lock(delivery.webhook_id))) return;
       const row = { ...attempt, delivery_id: delivery.id, attempt: delivery.attempts + 1 };
-      const isKnown = await this.#parts.deliveries.within(transaction).noteAttempt(row, { state, next_at });
-      if (!isKnown) return;
-      await webhooks.noteFailing(delivery.webhook_id, hasFailed ? now : null);
-      const hasFailedLong = hasFailed && now - (delivery.failing_since ?? now) >= limits.webhookFailingMs;
+      const outcome = { state, next_at, was_due_at: delivery.next_at } as const;
+      const isNew = await this.#parts.deliveries.within(transaction).noteAttempt(row, outcome);
+      if (!isNew || attempt.error === OWN_FAULT) return;
+      if (!hasFailed) return webhooks.noteSuccess(delivery.webhook_id);
+      const failingSince = await webhooks.noteFailure(delivery.webhook_id, now);
       const webhook = { id: delivery.webhook_id, organization_id: delivery.organization_id };
       if (isGone) await webhooks.disable(webhook, 'gone', now);
-      else if (hasFailedLong) await webhooks.disable(webhook, 'failing', now);
+      else if (now - failingSince >= limits.webhookFailingMs) await webhooks.disable(webhook, 'failing', now);
     });
   }
 }

@@ -1,5 +1,6 @@
 /** Webhooks in SQL. */
 import type { DisabledReason } from '@coppice/contract';
+import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { insertEvent } from '../events/insert-event.ts';
 import type { WebhookRow, WebhookUpdate } from './webhook-tables.ts';
@@ -90,10 +91,48 @@ export class WebhookStore {
     return numDeletedRows > 0n;
   }
 
-  /** Sets the time of the first failure, unless one is set; null clears it. */
-  async noteFailing(id: string, at: number | null): Promise<void> {
-    const update = this.#db.updateTable('webhooks').set({ failing_since: at }).where('id', '=', id);
-    await update.where('failing_since', at === null ? 'is not' : 'is', null).execute();
+  /**
+   * Locks a webhook. Call before its deliveries are changed in the same transaction: a deletion locks them in this order,
+   * too. Returns false if there is none.
+   */
+  async lock(id: string): Promise<boolean> {
+    const query = this.#db.selectFrom('webhooks').select('id').where('id', '=', id).forNoKeyUpdate();
+    return (await query.executeTakeFirst()) !== undefined;
+  }
+
+  /** Forgets that deliveries failed. */
+  async noteSuccess(id: string): Promise<void> {
+    const update = this.#db.updateTable('webhooks').set({ failing_since: null });
+    await update.where('id', '=', id).where('failing_since', 'is not', null).execute();
+  }
+
+  /** Returns the time of the first failure since the last success, which is `at` if there was none. */
+  async noteFailure(id: string, at: number): Promise<number> {
+    const row = await this.#db
+      .updateTable('webhooks')
+      .set({ failing_since: sql<number>`coalesce(failing_since, ${at})` })
+      .where('id', '=', id)
+      .returning('failing_since')
+      .executeTakeFirst();
+    return row?.failing_since ?? at;
+  }
+
+  /** Sets a new secret. With an overlap, the one before stays valid for as long. One statement: rotations may coincide. */
+  async rotate(
+    { organizationId, id }: { organizationId: string; id: string },
+    { sealed, oldUntil }: { sealed: Buffer; oldUntil: number | null },
+  ): Promise<WebhookRow | undefined> {
+    return this.#db
+      .updateTable('webhooks')
+      .set((row) => ({
+        sealed_secret: sealed,
+        sealed_old_secret: oldUntil === null ? null : row.ref('sealed_secret'),
+        old_secret_until: oldUntil,
+      }))
+      .where('organization_id', '=', organizationId)
+      .where('id', '=', id)
+      .returningAll()
+      .executeTakeFirst();
   }
 
   /** Disables a webhook, and writes the event. Call inside a transaction. */

@@ -18,6 +18,8 @@ import type { WebhookStore } from './webhook-store.ts';
 import type { WebhookRow, WebhookUpdate } from './webhook-tables.ts';
 
 const MAX_WEBHOOKS = 20;
+/** Tests of one webhook that may wait. */
+const MAX_TESTS = 10;
 
 export interface WebhooksParts {
   store: WebhookStore;
@@ -72,11 +74,11 @@ export class Webhooks {
     return buildRecord(await this.#get(address));
   }
 
-  /** Enabling it forgets why it was disabled, and sends what waits. */
+  /** Enabling it forgets why it was disabled, and sends what waits. A new URL has not failed yet. */
   async patch(address: Address, request: PatchWebhookRequest): Promise<WebhookRecord> {
     const { url, types, description, enabled } = request;
     const change: WebhookUpdate = {
-      ...(url === undefined ? {} : { url: this.#parts.receivers.checkUrl(url) }),
+      ...(url === undefined ? {} : { url: this.#parts.receivers.checkUrl(url), failing_since: null }),
       ...(types === undefined ? {} : { types }),
       ...(description === undefined ? {} : { description }),
       ...(enabled === undefined ? {} : { enabled }),
@@ -94,15 +96,13 @@ export class Webhooks {
 
   /** Makes a new secret. Deliveries are signed with both until the overlap ends. */
   async rotate(address: Address, { overlap_seconds }: RotateWebhookRequest): Promise<CreatedWebhook> {
-    const { secrets, clock } = this.#parts;
-    const { sealed_secret } = await this.#get(address);
+    const { store, secrets, clock } = this.#parts;
     const secret = generateWebhookSecret();
-    const isOverlapping = overlap_seconds > 0;
-    const row = await this.#update(address, {
-      sealed_secret: secrets.seal(secret, bindWebhookSecret(address.organizationId, address.id)),
-      sealed_old_secret: isOverlapping ? sealed_secret : null,
-      old_secret_until: isOverlapping ? clock.wallMs() + overlap_seconds * 1000 : null,
+    const row = await store.rotate(address, {
+      sealed: secrets.seal(secret, bindWebhookSecret(address.organizationId, address.id)),
+      oldUntil: overlap_seconds > 0 ? clock.wallMs() + overlap_seconds * 1000 : null,
     });
+    if (row === undefined) throw noWebhook();
     return { ...buildRecord(row), secret: secret.reveal() };
   }
 
@@ -110,6 +110,8 @@ export class Webhooks {
   async test(address: Address): Promise<DeliveryRecord> {
     await this.#getEnabled(address);
     const { deliveries, clock } = this.#parts;
+    if ((await deliveries.countTests(address.id, MAX_TESTS)) >= MAX_TESTS)
+      throw new AppError('rate_limited', `${MAX_TESTS} tests of the webhook wait already; try again later`);
     const id = newId('msg');
     const now = clock.wallMs();
     const type = 'webhook.test';

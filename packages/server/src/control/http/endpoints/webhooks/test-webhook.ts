@@ -13,7 +13,7 @@ export function addTestWebhook(app: App, { webhooks }: Pick<HttpParts, 'webhooks
       operationId: 'testWebhook',
       summary: 'Send a message of the type webhook.test; the delivery shows what became of it',
       params: WebhookParams,
-      response: answers(201, DeliveryRecord, [401, 404, 409, 503]),
+      response: answers(201, DeliveryRecord, [401, 404, 409, 429, 503]),
     },
     handler: async ({ organizationId, params }, reply) =>
       reply.code(201).send(await webhooks.test({ organizationId, id: params.webhook })),
