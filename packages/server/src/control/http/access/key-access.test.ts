@@ -28,8 +28,6 @@ const OPENS_GUEST: ReadonlySet<string> = new Set([
   'terminalWebSocket',
   'proxyGet',
   'proxyHead',
-  'getCommandOutput',
-  'waitCommand',
 ]);
 /** Operations that change something all teams use, or show something of all. */
 const OF_ORGANIZATION: ReadonlySet<string> = new Set([
