@@ -93,25 +93,12 @@ export async function startControl(
   const lock = stack.use(await lockDirectories('control', config));
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
-  const { db, events, webhooks, secrets, lease, databaseHealth } = storage;
+  const { db, events, webhooks, lease, databaseHealth } = storage;
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
-  const base = {
-    db,
-    events,
-    runner,
-    secrets,
-    objects,
-    region,
-    limits,
-    creditCents,
-    rules,
-    clock,
-    metrics,
-    log,
-  };
+  const base = { ...storage, runner, objects, region, limits, creditCents, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();
   const gate = new Gate(lease);
@@ -121,27 +108,25 @@ export async function startControl(
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, log);
   purgeHourly([idempotency, exposed.previews, access.accounts.sessions, ...storage.purged], stack, log);
-  const server = await buildServer(
-    {
-      ...access,
-      ...live,
-      ...exposed,
-      events,
-      webhooks,
-      rules,
-      secretDigest: new SecretDigest(storage.masterKey),
-      runner,
-      idempotency,
-      outputBudget: new OutputBudget(limits.execOutputTotalBytes),
-      metrics,
-      metricsToken: config.metricsToken,
-      limits,
-      version: config.version,
-      exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
-      ...buildHealth({ gate, databaseHealth, link: live.link }),
-    },
-    log,
-  );
+  const parts = {
+    ...access,
+    ...live,
+    ...exposed,
+    events,
+    webhooks,
+    rules,
+    secretDigest: new SecretDigest(storage.masterKey),
+    runner,
+    idempotency,
+    outputBudget: new OutputBudget(limits.execOutputTotalBytes),
+    metrics,
+    metricsToken: config.metricsToken,
+    limits,
+    version: config.version,
+    exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
+    ...buildHealth({ gate, databaseHealth, link: live.link }),
+  };
+  const server = await buildServer(parts, log);
   closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
   const listening = await server.app.listen(config.listen);
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');

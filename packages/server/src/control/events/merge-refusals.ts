@@ -32,7 +32,9 @@ export function mergeRefusals(rows: readonly PendingEventRow[]): PendingEventRow
     bySandbox.set(row.sandbox_id, merged);
     kept.push(merged);
   }
-  return kept.map((one) => ('parts' in one ? { ...one.row, data: JSON.stringify(sum(one.parts)) } : one));
+  return kept.map((one) =>
+    'parts' in one ? Object.assign({}, one.row, { data: JSON.stringify(sum(one.parts)) }) : one,
+  );
 }
 
 function readRefusals(data: string): EventData<'network.blocked'> | undefined {

@@ -40,8 +40,11 @@ class Hook {
   }
 
   async take(count: number): Promise<void> {
-    const row = { id: 1, organization_id: 'org1', type: 'credit.exhausted', at: 0, labels: {}, data: '{}' };
-    await this.#fanOut.take(undefined as unknown as Database, Array<EventRow>(count).fill(row as EventRow));
+    const rows = Array.from({ length: count }, (_, id) => {
+      const row = { id, organization_id: 'org1', type: 'credit.exhausted', at: 0, labels: {}, data: '{}' };
+      return row as EventRow;
+    });
+    await this.#fanOut.take(undefined as unknown as Database, rows);
     this.#fanOut.committed();
   }
 }

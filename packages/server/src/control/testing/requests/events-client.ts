@@ -24,8 +24,10 @@ export class EventsClient implements AsyncDisposable {
   }
 
   async wait(what: string, fits: (frame: EventFrame) => boolean): Promise<EventFrame> {
-    await waitFor(what, () => this.frames.some(fits));
-    return this.frames.find(fits)!;
+    let found: EventFrame | undefined;
+    await waitFor(what, () => (found = this.frames.find(fits)) !== undefined);
+    assert.ok(found);
+    return found;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -36,9 +38,10 @@ export class EventsClient implements AsyncDisposable {
   async #read(harness: ControlHarness, query: string, options: CallOptions): Promise<void> {
     const response = await harness.fetch('GET', `/v1/events${query}`, options);
     assert.equal(response.status, 200);
+    assert.ok(response.body);
     const decoder = new TextDecoder();
     let text = '';
-    for await (const chunk of response.body!) {
+    for await (const chunk of response.body) {
       const blocks = (text + decoder.decode(chunk, { stream: true })).split('\n\n');
       text = blocks.pop() ?? '';
       for (const block of blocks) this.#take(block);
