@@ -9,6 +9,8 @@ import type { SecureContext } from 'node:tls';
 import { ReceiverError, type Receiver } from './receivers.ts';
 
 const CONNECT_DEADLINE_MS = 5_000;
+/** Time before the next address is tried. Node's default is less than the way around the world takes. */
+const DIALLING = { autoSelectFamilyAttemptTimeout: 2_000 };
 const MAX_RESPONSE_BYTES = 1024;
 const MAX_HEADER_BYTES = 16 << 10;
 
@@ -44,6 +46,7 @@ export async function postWebhook(
       if (all === true) done(null, [...addresses]);
       else done(null, first?.address ?? '', first?.family);
     },
+    ...DIALLING,
     port: url.port === '' ? (isTls ? 443 : 80) : url.port,
     path: `${url.pathname}${url.search}`,
     headers: {
