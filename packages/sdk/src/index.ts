@@ -43,6 +43,8 @@ export type {
   NetworkProfile,
   NetworkRules,
 } from './egress.ts';
+export type { EventInfo, LostEvents } from './events/event-record.ts';
+export type { EventsOptions, ListEventsOptions } from './events/events.ts';
 export { CoppiceError } from './transport/errors.ts';
 export { Command, type CommandInputOptions } from './commands/command.ts';
 export type { CommandOutput, CommandOutputOptions } from './commands/command-output.ts';
@@ -108,4 +110,24 @@ export type { Terminal, TerminalExit, TerminalOptions } from './streams/terminal
 export type { Ticket, TicketOptions } from './streams/tickets.ts';
 export { verifyAudit } from './audit/verify-audit.ts';
 export type { AuditProblem, AuditVerdict, VerifyAuditOptions } from './audit/verify-audit.ts';
+export {
+  verifyWebhook,
+  WebhookVerificationError,
+  type VerifyWebhookOptions,
+  type WebhookHeaders,
+  type WebhookMessage,
+} from './webhooks/verify-webhook.ts';
+export type {
+  CreatedWebhook,
+  DeliveryAttempt,
+  DeliveryInfo,
+  WebhookInfo,
+} from './webhooks/webhook-record.ts';
+export type {
+  CreateWebhookOptions,
+  ListDeliveriesOptions,
+  RotateWebhookOptions,
+  WebhookOptions,
+  Webhooks,
+} from './webhooks/webhooks.ts';
 export type { WebSocketConstructor, WebSocketLike, WebSocketLikeEvent } from './streams/web-socket.ts';

@@ -41,6 +41,7 @@ import { addWebSockets } from './access/web-socket-peer.ts';
 /** Deadline for the head of a request. Bodies have no common limit: uploads are long. */
 const HEADERS_DEADLINE_MS = 30_000;
 const KEEP_ALIVE_MS = 75_000;
+const READING: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 /** No separate limit: a head holds 16 KiB, and the schema of a parameter limits its length. */
 const MAX_PARAM_LENGTH = 16_384;
 
@@ -121,6 +122,10 @@ function buildTls(pair: TlsPair | undefined): TlsServers | undefined {
 
 function addV1(v1: App, parts: HttpParts): void {
   addKeyChecks(v1, parts);
+  // What the request has changed is committed, events included.
+  v1.addHook('onResponse', async ({ method }) => {
+    if (!READING.has(method)) parts.events.sequencer.wake();
+  });
   addV1Routes(v1, parts);
 }
 

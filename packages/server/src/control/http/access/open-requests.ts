@@ -1,6 +1,8 @@
 import { AppError } from '@coppice/contract';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 
+/** Each of them reads every event of its organization from SQL. */
+const MAX_EVENT_STREAMS = 100;
 /**
  * Open transfers by links of an organization. They also count as its requests, which the holder of one link must not
  * use up.
@@ -17,6 +19,7 @@ const MAX_TOOL_CALLS = 128;
 export class OpenRequests {
   readonly #requests: Counter;
   readonly #streams: Counter;
+  readonly #eventStreams = new Counter('streams of events', () => MAX_EVENT_STREAMS);
   readonly #linked = new Counter('transfers by links', () => MAX_LINKED);
   readonly #toolCalls = new Counter('calls of MCP tools', () => MAX_TOOL_CALLS);
   readonly #waiting = new Set<() => void>();
@@ -60,6 +63,11 @@ export class OpenRequests {
   /** Like {@link limit}, for streams that cost little while idle: sessions, streamed commands, proxied requests. */
   stream<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
     return this.#streams.run(organizationId, task);
+  }
+
+  /** Like {@link stream}, for streams of events. */
+  eventStream<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
+    return this.#eventStreams.run(organizationId, () => this.stream(organizationId, task));
   }
 
   /** Runs a transfer by a link, which takes part in {@link limit}. Throws `rate_limited` when too many are open. */
