@@ -16,6 +16,7 @@ import { CONFIGURATION_FILE, selectSettings } from './default-paths.mjs';
 import { EGRESS_SETTINGS } from './egress-settings.ts';
 import { EXPOSURE_SETTINGS } from './exposure-settings.ts';
 import { ObjectStoreSetting } from './object-store-setting.ts';
+import { TRACING_SETTINGS } from './tracing-settings.ts';
 
 const flagList = z.string().transform((text) =>
   text
@@ -99,6 +100,7 @@ export const Settings = z.object({
   COPPICE_FAULT_DIR: z.string().optional(),
   COPPICE_OBJECT_STORE: ObjectStoreSetting.prefault('directory'),
   DATABASE_URL: z.string().optional(),
+  ...TRACING_SETTINGS,
 });
 export type Settings = z.infer<typeof Settings>;
 

@@ -116,6 +116,7 @@ export async function startControl(
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
       metrics,
       metricsToken: config.metricsToken,
+      continuesTraces: config.continuesTraces ?? false,
       limits,
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },

@@ -35,6 +35,7 @@ import { addProxiedMethods, buildRewrite } from './access/proxied-route.ts';
 import { limitRate } from './access/rate-limit.ts';
 import { addRequestLog, readRequestId } from './serving/request-log.ts';
 import { addRequestMetrics } from './serving/request-metrics.ts';
+import { addRequestTrace } from './serving/request-trace.ts';
 import { addV1Routes } from './v1-routes.ts';
 import { compileValidator } from './requests/validator.ts';
 import { addWebSockets } from './access/web-socket-peer.ts';
@@ -94,6 +95,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   const allowedMethods = new AllowedMethods();
   allowedMethods.watch(app);
   addExposure(app, parts.exposure);
+  addRequestTrace(app, parts);
   addRequestLog(app);
   addRequestMetrics(app, parts);
   // Before the admission, so that a page can also read why it was refused.
@@ -181,7 +183,7 @@ function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
     error.code === 'HPE_HEADER_OVERFLOW'
       ? new AppError('headers_too_large', 'the request headers are over 16 KiB')
       : new AppError('invalid_request', 'this is not an HTTP request');
-  const body = JSON.stringify(buildErrorBody(fault, newRequestId()));
+  const body = JSON.stringify(buildErrorBody(fault, { id: newRequestId() }));
   const head = `HTTP/1.1 ${fault.status} ${STATUS_CODES[fault.status]}`;
   socket.end(
     `${head}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,

@@ -23,7 +23,7 @@ export function addRequestMetrics(app: App, parts: Pick<HttpParts, 'metrics'>): 
 }
 
 /** Returns undefined if the answer was not sent as a whole. */
-function findStatus({ raw }: FastifyReply): number | undefined {
+export function findStatus({ raw }: FastifyReply): number | undefined {
   if (raw.writableFinished) return raw.statusCode;
   // An accepted WebSocket leaves its answer unwritten: `ws` writes to the connection itself.
   const isUpgrade = Reflect.get(raw.req, 'upgrade') === true;

@@ -1,0 +1,85 @@
+/**
+ * Keeps a collector from doing harm: each export ends by its deadline with all that it holds, whatever the collector
+ * does, and the log has one line when exports begin to fail and one when they work again.
+ */
+import type { Agent } from 'node:http';
+import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
+import type { Logger } from 'pino';
+
+type Done = Parameters<SpanExporter['export']>[1];
+type Result = Parameters<Done>[0];
+
+const MAX_REASON_LENGTH = 200;
+/** `ExportResultCode` of @opentelemetry/core. */
+const SUCCESS = 0;
+const FAILED = 1;
+
+export interface WatchedExporterOptions {
+  /** Holds the connections to the collector. */
+  agent: Pick<Agent, 'destroy'>;
+  deadlineMs: number;
+  log: Logger;
+}
+
+export class WatchedExporter implements SpanExporter {
+  readonly #exporter: SpanExporter;
+  readonly #options: WatchedExporterOptions;
+  readonly #underWay = new Set<(error: Error) => void>();
+  #isFailing = false;
+  #lostSpans = 0;
+
+  constructor(exporter: SpanExporter, options: WatchedExporterOptions) {
+    this.#exporter = exporter;
+    this.#options = options;
+  }
+
+  export(spans: ReadableSpan[], done: Done): void {
+    const { deadlineMs, agent } = this.#options;
+    const finish = (result: Result): void => {
+      if (!this.#underWay.delete(giveUp)) return;
+      clearTimeout(timer);
+      if (result.code === SUCCESS) this.#noteSuccess();
+      else this.noteFailure(result.error, spans.length);
+      done(result);
+    };
+    const giveUp = (error: Error): void => finish({ code: FAILED, error });
+    const timer = setTimeout(() => {
+      giveUp(new Error(`the collector did not answer within ${deadlineMs} ms`));
+      // A collector that sends its answer byte by byte would hold its connection and the batch.
+      agent.destroy();
+    }, deadlineMs);
+    timer.unref();
+    this.#underWay.add(giveUp);
+    this.#exporter.export(spans, finish);
+  }
+
+  forceFlush(): Promise<void> {
+    return this.#exporter.forceFlush?.() ?? Promise.resolve();
+  }
+
+  shutdown(): Promise<void> {
+    return this.#exporter.shutdown();
+  }
+
+  /** Ends all exports, which lose their spans. */
+  abandon(): void {
+    for (const giveUp of this.#underWay) giveUp(new Error('the service stops'));
+    this.#options.agent.destroy();
+  }
+
+  /** Logs the first failure since the last success. */
+  noteFailure(error: Error | undefined, spans = 0): void {
+    this.#lostSpans += spans;
+    if (this.#isFailing) return;
+    this.#isFailing = true;
+    const reason = (error?.message ?? 'no reason').slice(0, MAX_REASON_LENGTH);
+    this.#options.log.warn({ reason }, 'traces cannot be exported and are lost; requests are not affected');
+  }
+
+  #noteSuccess(): void {
+    if (!this.#isFailing) return;
+    this.#isFailing = false;
+    this.#options.log.info({ lost_spans: this.#lostSpans }, 'traces are exported again');
+    this.#lostSpans = 0;
+  }
+}
