@@ -12,6 +12,9 @@ import { isReadable } from './default-paths.mjs';
 const TRACES_PATH = 'v1/traces';
 const PROTOCOL = 'http/protobuf';
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/u;
+const USUAL_DELAY_MS = 5000;
+const SHORTEST_DELAY_MS = 10;
+const LONGEST_DELAY_MS = 60_000;
 const HEADER_VALUE = /^[\x20-\x7e]*$/u;
 
 export const TRACING_SETTINGS = {
@@ -28,6 +31,7 @@ export const TRACING_SETTINGS = {
   OTEL_TRACES_EXPORTER: z.string().optional(),
   OTEL_TRACES_SAMPLER: z.string().optional(),
   OTEL_TRACES_SAMPLER_ARG: z.string().optional(),
+  OTEL_BSP_SCHEDULE_DELAY: z.string().optional(),
   OTEL_SDK_DISABLED: z.string().optional(),
   COPPICE_TRACE_CALLERS: z.enum(['link', 'continue'], { error: 'must be link or continue' }).default('link'),
 };
@@ -53,6 +57,7 @@ export function readTracing(settings: TracingSettings): TracingConfig | undefine
     ...(serviceName === undefined ? {} : { serviceName }),
     resource: readPairs('OTEL_RESOURCE_ATTRIBUTES', settings.OTEL_RESOURCE_ATTRIBUTES ?? ''),
     sampler: readSampler(settings),
+    batchDelayMs: readDelay(settings),
   };
 }
 
@@ -155,6 +160,14 @@ function readSampler(settings: TracingSettings): SamplerConfig {
   const ratio = Number(findValue(settings, 'OTEL_TRACES_SAMPLER_ARG') ?? 1);
   demand(ratio >= 0 && ratio <= 1, 'OTEL_TRACES_SAMPLER_ARG', 'must be a number from 0 to 1');
   return build(ratio);
+}
+
+function readDelay(settings: TracingSettings): number {
+  const name = 'OTEL_BSP_SCHEDULE_DELAY';
+  const delayMs = Number(findValue(settings, name) ?? USUAL_DELAY_MS);
+  const isValid = Number.isInteger(delayMs) && delayMs >= SHORTEST_DELAY_MS && delayMs <= LONGEST_DELAY_MS;
+  demand(isValid, name, `must be a number of milliseconds from ${SHORTEST_DELAY_MS} to ${LONGEST_DELAY_MS}`);
+  return delayMs;
 }
 
 function demand(holds: boolean, name: Name, message: string): asserts holds {

@@ -29,6 +29,7 @@ function open(port: number, log: pino.Logger) {
     headers: { 'x-token': 'hush' },
     resource: {},
     sampler: { ratio: 1, followsCaller: true },
+    batchDelayMs: 5000,
   };
   return openTracing(config, { name: 'control', version: '1', log });
 }

@@ -33,7 +33,6 @@ import { WatchedExporter } from './watched-exporter.ts';
 /** About 1 KiB each. Spans beyond that are lost. */
 const MAX_QUEUED_SPANS = 2048;
 const MAX_BATCH_SPANS = 512;
-const BATCH_DELAY_MS = 2000;
 const EXPORT_DEADLINE_MS = 10_000;
 /** Exports at once: more than one only when a shutdown sends what is left. */
 const MAX_EXPORTS = MAX_QUEUED_SPANS / MAX_BATCH_SPANS + 1;
@@ -114,7 +113,7 @@ export class OtelTracer implements Tracer {
           exporter: watched,
           maxQueueSize: MAX_QUEUED_SPANS,
           maxExportBatchSize: MAX_BATCH_SPANS,
-          scheduledDelayMillis: BATCH_DELAY_MS,
+          scheduledDelayMillis: config.batchDelayMs,
           // The watched exporter answers first.
           exportTimeoutMillis: 2 * EXPORT_DEADLINE_MS,
         }),

@@ -11,6 +11,8 @@ export interface TracingConfig {
   /** Attributes of every span's resource. */
   resource: Readonly<Record<string, string>>;
   sampler: SamplerConfig;
+  /** Longest time that a span waits for others of its batch. */
+  batchDelayMs: number;
 }
 
 export interface SamplerConfig {

@@ -40,6 +40,7 @@ async function open(change: Partial<TracingConfig> = {}): Promise<void> {
     headers: { authorization: 'Bearer for-the-collector' },
     resource: { 'deployment.environment.name': 'test' },
     sampler: { ratio: 1, followsCaller: true },
+    batchDelayMs: 50,
     ...change,
   };
   const log = pino({ level: 'silent' });

@@ -94,7 +94,8 @@ export class RunnerServer {
     const url = new URL(path, 'http://runner');
     const method = headers[':method'] ?? 'GET';
     const { handle, pattern, parameters } = findRoute(method, url.pathname);
-    nameRequest(method, { pattern, vm: parameters.parameters['vm'] });
+    const { agentRoute } = parameters;
+    nameRequest(method, { pattern, vm: parameters.parameters['vm'], agentRoute });
     await handle(this.#parts, { stream, headers, method, url, ...parameters });
   }
 

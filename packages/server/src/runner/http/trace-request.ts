@@ -20,16 +20,18 @@ export async function traceAnswer(
   }
 }
 
-/** Names the span of the present request by its route. */
+/** Names the span of the present request by its route. Parts of the agent's routes are few, and are no ids. */
 export function nameRequest(
   method: string,
-  { pattern, vm }: { pattern: string; vm: string | undefined },
+  { pattern, vm, agentRoute }: { pattern: string; vm: string | undefined; agentRoute: string },
 ): void {
   const span = findSpan();
-  span?.rename(`${method} ${pattern}`);
-  span?.set({
+  if (span === undefined) return;
+  const route = pattern.replace(':route', agentRoute);
+  span.rename(`${method} ${route}`);
+  span.set({
     'http.request.method': method,
-    'http.route': pattern,
+    'http.route': route,
     'network.transport': 'unix',
     'network.protocol.name': 'http',
     'network.protocol.version': '2',

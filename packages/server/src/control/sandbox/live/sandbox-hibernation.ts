@@ -3,7 +3,7 @@ import { AppError, findTransition, type SandboxRecord } from '@coppice/contract'
 import type { MountedWorkspace, VmWorkspace } from '../../../lib/protocol/disk-protocol.ts';
 import type { VmInfo } from '../../../lib/protocol/runner-protocol.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
-import { traced } from '../../../lib/tracing/tracing.ts';
+import { runUntraced, traced } from '../../../lib/tracing/tracing.ts';
 import { isUnanswered } from '../../placement/runner-error.ts';
 import type { Grants } from '../../egress/grants.ts';
 import { buildMounted } from '../record/disk-notes.ts';
@@ -134,7 +134,7 @@ export class SandboxHibernation {
     const captureId = this.#live.row.hibernation_id;
     const { row, now } = this.#live;
     await this.#live.commit({ ...buildResumed(row, now), ...change }, buildResumedNotes(row, mounted));
-    if (captureId !== null) void this.#forget(captureId);
+    if (captureId !== null) void runUntraced(() => this.#forget(captureId));
   }
 
   async #forget(captureId: string): Promise<void> {
