@@ -34,8 +34,8 @@ export interface ReceivedExport {
   body: Buffer;
 }
 
-/** How the collector answers: properly, never, byte by byte without an end, or with an error. */
-export type Manner = 'accept' | 'hang' | 'drip' | 'fail';
+/** How the collector answers: properly, properly but without a look, never, byte by byte without an end, or an error. */
+export type Manner = 'accept' | 'discard' | 'hang' | 'drip' | 'fail';
 
 const KINDS = ['other', 'internal', 'server', 'client'] as const;
 const STATUS_ERROR = 2n;
@@ -75,21 +75,23 @@ export class OtlpReceiver implements AsyncDisposable {
     return pollUntil({ step, timeoutMs, intervalMs: 20 }, () => this.spans.find(fits));
   }
 
+  /** Also closes one that is closed. */
   async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#server.listening) return;
     this.#server.close();
     this.#server.closeAllConnections();
     await once(this.#server, 'close');
   }
 
   #receive(received: ReceivedExport, response: ServerResponse): void {
-    this.exports.push(received);
+    if (this.manner !== 'discard') this.exports.push(received);
     if (this.manner === 'hang') return;
     if (this.manner === 'drip') return drip(response);
     if (this.manner === 'fail') {
       response.writeHead(400).end();
       return;
     }
-    this.spans.push(...decodeSpans(received.body));
+    if (this.manner === 'accept') this.spans.push(...decodeSpans(received.body));
     response.writeHead(200, { 'content-type': 'application/x-protobuf' }).end();
   }
 }
