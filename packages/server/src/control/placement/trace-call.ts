@@ -1,7 +1,7 @@
 import type { Span } from '../../lib/tracing/span.ts';
 import { findSpan, traced } from '../../lib/tracing/tracing.ts';
 
-/** What a request to the runner and its answer tell about themselves in a trace. */
+/** The parts of a request to the runner that its span shows. */
 interface TracedCall<T> {
   method: string;
   path: string;

@@ -1,4 +1,4 @@
-/** A collector that hangs, refuses, drips or is away: requests go on, the queue is bounded, the log has one line. */
+/** A collector that hangs, refuses, drips or is away: the work continues, the queue is bounded, the log has one line. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
