@@ -4,7 +4,6 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import pino from 'pino';
-import { StepTimer } from '../../runner/vm/step-timer.ts';
 import { openTracing, type OpenTracing } from './open-tracing.ts';
 import { OtlpReceiver, type ReceivedSpan } from './testing/otlp-receiver.ts';
 import type { TracingConfig } from './tracing-config.ts';
@@ -183,34 +182,24 @@ test('bound work is part of the span in which it was bound', async () => {
   assert.equal(find(spans, 'step').parentId, find(spans, 'first').spanId);
 });
 
-test('steps of a timer and stages are spans, one after the other', async () => {
+test('stages are spans, one after the other', async () => {
   await open();
   const request = startRequest('request', {});
-  const timer = await runInSpan(request, async () => {
-    const steps = new StepTimer('vm.start');
-    await delay(20);
-    steps.end('network');
-    await delay(10);
-    steps.end('disk');
+  await runInSpan(request, async () => {
     const stages = traceStages('image');
     stages?.enter('pull');
     await delay(10);
     stages?.enter('flatten');
     stages?.end();
     stages?.end();
-    return steps;
   });
   request?.end();
-  timer.end('after the request');
   const spans = await flush();
-  const [network, disk] = ['vm.start.network', 'vm.start.disk'].map((name) => find(spans, name));
-  assert.ok(network && disk);
-  assert.deepEqual([network.parentId, disk.parentId], [request?.context.spanId, request?.context.spanId]);
-  const lengths = [network, disk].map(({ startMs, endMs }) => Math.round((endMs - startMs) * 10) / 10);
-  assert.deepEqual(lengths, [timer.timingsMs['network'], timer.timingsMs['disk']]);
-  assert.ok(Math.abs(network.endMs - disk.startMs) < 0.01);
-  assert.ok(find(spans, 'image.pull').endMs <= find(spans, 'image.flatten').startMs);
-  assert.equal(spans.length, 5);
+  const [pull, flatten] = ['image.pull', 'image.flatten'].map((name) => find(spans, name));
+  assert.ok(pull && flatten);
+  assert.ok(pull.endMs - pull.startMs >= 9 && pull.endMs <= flatten.startMs);
+  assert.deepEqual([pull.parentId, flatten.parentId], [request?.context.spanId, request?.context.spanId]);
+  assert.equal(spans.length, 3);
 });
 
 test('a sampler leaves out whole traces, and follows a caller only if it is told to', async () => {

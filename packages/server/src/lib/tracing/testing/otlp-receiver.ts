@@ -8,7 +8,7 @@ import type { AddressInfo } from 'node:net';
 import { pollUntil } from '../../waiting/deadline.ts';
 import { readBytes, readFields, readMessages, readNumber, readText, type Fields } from './protobuf-reader.ts';
 
-export type AttributeValue = string | number | boolean;
+type AttributeValue = string | number | boolean;
 
 export interface ReceivedSpan {
   traceId: string;
@@ -102,7 +102,7 @@ function drip(response: ServerResponse): void {
   response.once('close', () => clearInterval(timer));
 }
 
-export function decodeSpans(body: Buffer): ReceivedSpan[] {
+function decodeSpans(body: Buffer): ReceivedSpan[] {
   return readMessages(readFields(body), 1).flatMap((ofResource) => {
     const resource = readMessages(ofResource, 1).map((each) => readAttributes(each, 1));
     return readMessages(ofResource, 2)

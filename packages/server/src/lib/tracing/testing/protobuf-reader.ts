@@ -1,6 +1,6 @@
 /** Reads protobuf without a schema: https://protobuf.dev/programming-guides/encoding/. Independent of the exporter. */
 
-export type FieldValue = bigint | Buffer;
+type FieldValue = bigint | Buffer;
 
 /** The values of each field, in their order. Numbers are bigints, everything with a length is bytes. */
 export type Fields = ReadonlyMap<number, readonly FieldValue[]>;
