@@ -194,7 +194,7 @@ describe('traces', () => {
     assert.equal(await service.stop(), 0);
     const stopMs = performance.now() - stoppedAt;
     assert.ok(stopMs < STOP_MS, `${stopMs} ms`);
-    const warnings = service.output.split('\n').filter((line) => line.includes('traces cannot be exported'));
+    const warnings = service.output.split('\n').filter((line) => line.includes('traces are not exported'));
     assert.deepEqual(warnings.map((line) => /"role":"(\w+)"/u.exec(line)?.[1]).toSorted(), [
       'control',
       'runner',
@@ -212,7 +212,7 @@ describe('traces', () => {
     assert.equal(await service.stop(), 0);
     const stopMs = performance.now() - stoppedAt;
     assert.ok(stopMs < STOP_MS, `${stopMs} ms`);
-    const warnings = service.output.slice(from).split('traces cannot be exported').length - 1;
+    const warnings = service.output.slice(from).split('traces are not exported').length - 1;
     assert.ok(warnings >= 1 && warnings <= 2, `${warnings} warnings of two roles`);
   });
 });

@@ -50,10 +50,32 @@ for (const manner of ['hang', 'drip', 'fail'] satisfies Manner[]) {
     const elapsedMs = performance.now() - startedAt;
     assert.ok(elapsedMs < 4000, `${elapsedMs} ms`);
     assert.equal(lines.length, 1, JSON.stringify(lines));
-    assert.match(lines[0]?.msg ?? '', /traces cannot be exported/u);
+    assert.match(lines[0]?.msg ?? '', /traces are not exported/u);
     assert.ok(!JSON.stringify(lines).includes('hush'));
   });
 }
+
+test('a collector that is a little too slow is one warning a minute, and its losses are counted', async () => {
+  const { log, lines } = openLog();
+  const inner = {
+    export: (_spans: unknown, done: (result: { code: number }) => void) => done({ code: 0 }),
+    shutdown: () => Promise.resolve(),
+  };
+  const agent = { destroy: () => undefined };
+  const watched = new WatchedExporter(inner, { agent, maxQueuedSpans: 2, deadlineMs: DEADLINE_MS, log });
+  const batch = [{}, {}] as Parameters<WatchedExporter['export']>[0];
+  for (let round = 0; round < 10; round += 1) {
+    for (let span = 0; span < 5; span += 1) watched.noteQueued();
+    watched.export(batch, () => undefined);
+  }
+  assert.deepEqual(
+    lines.map(({ level, lost_spans }) => [level, lost_spans]),
+    [
+      [40, undefined],
+      [30, 3],
+    ],
+  );
+});
 
 test('a collector that is away is one warning', async () => {
   const gone = await OtlpReceiver.start();
@@ -69,12 +91,16 @@ test('a collector that is away is one warning', async () => {
 test('the queue is bounded: more spans than it holds are dropped, and the rest arrives', async () => {
   await using receiver = await OtlpReceiver.start();
   receiver.manner = 'hang';
-  const { log } = openLog();
+  const { log, lines } = openLog();
   const tracing = await open(receiver.port, log);
   // The first batch hangs on its way; it and a full queue are all that is ever held.
   record(20_000);
   await delay(100);
   assert.equal(receiver.exports.length, 1, 'one export at a time');
+  assert.deepEqual(
+    lines.map(({ reason }) => reason),
+    ['more than 2048 spans wait for the collector'],
+  );
   receiver.manner = 'accept';
   await tracing.close();
   assert.ok(receiver.spans.length <= 2048, `${receiver.spans.length}`);
@@ -93,6 +119,7 @@ test('an export ends by its deadline, with one warning for all that fail and a l
   };
   const watched = new WatchedExporter(inner, {
     agent: { destroy: () => (destroyed += 1) },
+    maxQueuedSpans: 5,
     deadlineMs: DEADLINE_MS,
     log,
   });

@@ -48,9 +48,11 @@ const KINDS: Readonly<Record<SpanKind, OtelSpanKind>> = {
 
 class OtelRecordedSpan implements RecordedSpan {
   readonly span: OtelSpan;
+  readonly #exporter: WatchedExporter;
 
-  constructor(span: OtelSpan) {
+  constructor(span: OtelSpan, exporter: WatchedExporter) {
     this.span = span;
+    this.#exporter = exporter;
   }
 
   get context(): SpanContext {
@@ -71,6 +73,7 @@ class OtelRecordedSpan implements RecordedSpan {
   }
 
   end(endMs: number): void {
+    this.#exporter.noteQueued();
     this.span.end(endMs);
   }
 }
@@ -96,15 +99,17 @@ export class OtelTracer implements Tracer {
       concurrencyLimit: MAX_EXPORTS,
       httpAgentOptions: () => agent,
     });
-    const watched = new WatchedExporter(exporter, { agent, deadlineMs: EXPORT_DEADLINE_MS, log });
+    const limits = { maxQueuedSpans: MAX_QUEUED_SPANS, deadlineMs: EXPORT_DEADLINE_MS };
+    const watched = new WatchedExporter(exporter, { agent, log, ...limits });
     const provider = new TracerProvider({
       resource: resourceFromAttributes({
-        'service.name': config.serviceName ?? `coppice-${name}`,
+        'service.name': `coppice-${name}`,
         'service.namespace': 'coppice',
         'service.version': version,
         'service.instance.id': randomUUID(),
         'coppice.role': name,
         ...config.resource,
+        ...(config.serviceName === undefined ? {} : { 'service.name': config.serviceName }),
       }),
       sampler: buildSampler(config.sampler),
       spanLimits: SPAN_LIMITS,
@@ -134,7 +139,7 @@ export class OtelTracer implements Tracer {
       },
       contextOf(parent, remote),
     );
-    const recorded = new OtelRecordedSpan(span);
+    const recorded = new OtelRecordedSpan(span, this.#exporter);
     return recorded.context.isSampled ? recorded : undefined;
   }
 

@@ -101,6 +101,12 @@ test('the collector gets one POST of protobuf with the headers and the resource'
   });
 });
 
+test('the name of the service may be another one, which precedes that of the attributes', async () => {
+  await open({ serviceName: 'boxes', resource: { 'service.name': 'other' } });
+  startRequest('GET /v1/runs', {})?.end();
+  assert.equal((await flush())[0]?.resource['service.name'], 'boxes');
+});
+
 test('an error leaves its code and never its message', async () => {
   await open();
   const secret = 'the command rm -rf of the caller';

@@ -1,6 +1,6 @@
 /**
  * Keeps a collector from doing harm: each export ends by its deadline with all that it holds, whatever the collector
- * does, and the log has one line when exports begin to fail and one when they work again.
+ * does, and the log has one line when spans begin to be lost and one when they are exported again.
  */
 import type { Agent } from 'node:http';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
@@ -10,6 +10,8 @@ type Done = Parameters<SpanExporter['export']>[1];
 type Result = Parameters<Done>[0];
 
 const MAX_REASON_LENGTH = 200;
+/** A collector that is a little too slow would else fill the log. */
+const WARNING_INTERVAL_MS = 60_000;
 /** `ExportResultCode` of @opentelemetry/core. */
 const SUCCESS = 0;
 const FAILED = 1;
@@ -17,6 +19,8 @@ const FAILED = 1;
 export interface WatchedExporterOptions {
   /** Holds the connections to the collector. */
   agent: Pick<Agent, 'destroy'>;
+  /** Spans that wait for their export; further ones are dropped. */
+  maxQueuedSpans: number;
   deadlineMs: number;
   log: Logger;
 }
@@ -25,7 +29,9 @@ export class WatchedExporter implements SpanExporter {
   readonly #exporter: SpanExporter;
   readonly #options: WatchedExporterOptions;
   readonly #underWay = new Set<(error: Error) => void>();
+  #queuedSpans = 0;
   #isFailing = false;
+  #warnedAt = -Infinity;
   #lostSpans = 0;
 
   constructor(exporter: SpanExporter, options: WatchedExporterOptions) {
@@ -33,7 +39,15 @@ export class WatchedExporter implements SpanExporter {
     this.#options = options;
   }
 
+  /** Call for each span that is about to be queued. */
+  noteQueued(): void {
+    const { maxQueuedSpans } = this.#options;
+    if (this.#queuedSpans < maxQueuedSpans) this.#queuedSpans += 1;
+    else this.noteFailure(new Error(`more than ${maxQueuedSpans} spans wait for the collector`), 1);
+  }
+
   export(spans: ReadableSpan[], done: Done): void {
+    this.#queuedSpans -= spans.length;
     const { deadlineMs, agent } = this.#options;
     const finish = (result: Result): void => {
       if (!this.#underWay.delete(giveUp)) return;
@@ -67,13 +81,15 @@ export class WatchedExporter implements SpanExporter {
     this.#options.agent.destroy();
   }
 
-  /** Logs the first failure since the last success. */
+  /** Logs the first failure since the last success, but not more than one a minute. */
   noteFailure(error: Error | undefined, spans = 0): void {
     this.#lostSpans += spans;
-    if (this.#isFailing) return;
+    const now = performance.now();
+    if (this.#isFailing || now - this.#warnedAt < WARNING_INTERVAL_MS) return;
     this.#isFailing = true;
+    this.#warnedAt = now;
     const reason = (error?.message ?? 'no reason').slice(0, MAX_REASON_LENGTH);
-    this.#options.log.warn({ reason }, 'traces cannot be exported and are lost; requests are not affected');
+    this.#options.log.warn({ reason }, 'traces are not exported and are lost; requests are not affected');
   }
 
   #noteSuccess(): void {
