@@ -6,14 +6,16 @@ import { Agent } from 'node:http';
 import { Api } from '../e2e/fixtures/api/api.ts';
 import { API_KEY, Service } from '../e2e/fixtures/service/service.ts';
 import { OtlpReceiver } from '../packages/server/src/lib/tracing/testing/otlp-receiver.ts';
-import { readCpuMs } from './fixtures/cpu-time.ts';
+import { readCpuMs, readResidentMiB } from './fixtures/process-usage.ts';
 import { runLoad } from './fixtures/http-load.ts';
 import { interleave, timeMs } from './fixtures/measure.ts';
 import { compare, report, type Figure } from './fixtures/report.ts';
 
 const IMAGE = 'coppice/base:1';
 const SHAPE = { image: IMAGE, mem_mib: 256, timeout: 0 };
-const CREATE_ROUNDS = 20;
+const CREATE_ROUNDS = 40;
+const CPU_ROUNDS = 12;
+const CREATES_EACH = 5;
 const LOAD_ROUNDS = 15;
 const CLIENTS = 8;
 const REQUESTS = 2000;
@@ -40,6 +42,22 @@ async function create({ api }: Side): Promise<number> {
   return elapsedMs;
 }
 
+/** Returns the CPU time of control and the runner for each create and its destroy, in milliseconds. */
+async function createMany(side: Side): Promise<number> {
+  const before = readRolesCpuMs(side);
+  for (let count = 0; count < CREATES_EACH; count += 1) await create(side);
+  return (readRolesCpuMs(side) - before) / CREATES_EACH;
+}
+
+function readRolesCpuMs({ service }: Side): number {
+  return readCpuMs(service.rolePid('control')) + readCpuMs(service.rolePid('runner'));
+}
+
+/** Returns the resident memory of control and the runner, in MiB. */
+async function readMemory({ service }: Side): Promise<number> {
+  return readResidentMiB(service.rolePid('control')) + readResidentMiB(service.rolePid('runner'));
+}
+
 /** Returns the CPU time of control for each request, in microseconds. It is less disturbed than the rate. */
 async function readRecords({ service, id }: Side): Promise<number> {
   const { hostname, port } = new URL(service.address);
@@ -59,8 +77,18 @@ async function measure(sides: readonly Side[]): Promise<Figure[]> {
   const contenders = (what: string, run: (side: Side) => Promise<number>) =>
     sides.map((side) => ({ name: `${what}, ${side.name}`, run: () => run(side) }));
   const creates = await interleave(contenders('create', create), CREATE_ROUNDS);
+  const work = await interleave(contenders('CPU time of a create', createMany), CPU_ROUNDS);
   const reads = await interleave(contenders('GET /v1/runs/{id}', readRecords), LOAD_ROUNDS);
+  const memory = await interleave(contenders('memory of both roles', readMemory), 1);
   return [
+    compare({
+      name: 'CPU time of both roles for a create',
+      against: AGAINST,
+      goal: '–',
+      unit: 'ms',
+      values: work,
+    }),
+    compare({ name: 'memory of both roles', against: AGAINST, goal: '–', unit: 'MiB', values: memory }),
     compare({ name: 'create', against: AGAINST, goal: '≤ 1.05', unit: 'ms', values: creates }),
     compare({
       name: 'CPU time of control for a read',
