@@ -2,13 +2,12 @@
  * Records each request as the root of a trace, if a collector is configured. The span has no path, query or header:
  * these may hold tokens, names of files, and requests to programs in guests.
  */
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyRequest } from 'fastify';
 import type { Span } from '../../../lib/tracing/span.ts';
 import { parseTraceparent } from '../../../lib/tracing/traceparent.ts';
 import { isTracing, runInSpan, startRequest } from '../../../lib/tracing/tracing.ts';
 import type { App } from '../app.ts';
 import type { HttpParts } from '../parts.ts';
-import { findStatus } from './request-metrics.ts';
 
 /** Requests of monitoring, which come every few seconds and do nothing. */
 const UNTRACED_ROUTES = new Set(['/healthz', '/metrics']);
@@ -29,11 +28,10 @@ const FIRST_FAULT_STATUS = 500;
 export function addRequestTrace(app: App, { continuesTraces }: Pick<HttpParts, 'continuesTraces'>): void {
   app.decorateRequest('span', null);
   if (!isTracing()) return;
-  app.addHook('onRequest', (request, reply, done) => {
+  app.addHook('onRequest', (request, _reply, done) => {
     const span = startSpan(request, continuesTraces);
     if (span === undefined) return done();
     request.span = span;
-    reply.raw.once('close', () => endSpan(span, request, reply));
     runInSpan(span, done);
   });
   // The events of a body and of the end of an answer belong to the connection, which is older than the request.
@@ -63,10 +61,11 @@ function findRoute({ is404, routeOptions }: FastifyRequest): string | undefined 
   return is404 ? undefined : routeOptions.url;
 }
 
-function endSpan(span: Span, request: FastifyRequest, reply: FastifyReply): void {
-  const { organizationId, teamId, params } = request;
+/** Ends the span of a request, if it has one. `status` is undefined if the answer was not sent as a whole. */
+export function endTrace(request: FastifyRequest, status: number | undefined): void {
+  const { span, organizationId, teamId, params } = request;
+  if (span === null) return;
   const { id } = (params ?? {}) as { id?: unknown };
-  const status = findStatus(reply);
   span.set({
     ...(status === undefined ? { 'error.type': 'aborted' } : { 'http.response.status_code': status }),
     ...(organizationId === '' ? {} : { 'coppice.organization.id': organizationId }),
