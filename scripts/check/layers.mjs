@@ -48,6 +48,7 @@ export const LAYERS = [
         'billing',
         'commands',
         'disks',
+        'documentation',
         'egress',
         'images',
         'limits',
@@ -89,5 +90,9 @@ export const LAYERS = [
   {
     root: `${SERVER}/egress`,
     layers: [['.'], ['credentials', 'dns', 'notes', 'proxy'], ['first-bytes', 'upstream'], ['names']],
+  },
+  {
+    root: 'packages/docs-site/src',
+    layers: [['.'], ['pages'], ['api', 'layout'], ['markdown', 'search'], ['sources'], ['html']],
   },
 ].map(({ root, layers }) => ({ root: join(REPOSITORY, root), layers }));

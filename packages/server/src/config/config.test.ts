@@ -16,6 +16,7 @@ const MANIFEST = Object.fromEntries([
     'capture',
     'hostctl',
     'blocks',
+    'docs',
     'qemu',
     'tar2sqfs',
     'nft',

@@ -12,6 +12,7 @@ const Manifest = z.object({
   capture: z.object({ path: z.string() }),
   hostctl: z.object({ path: z.string() }),
   blocks: z.object({ path: z.string() }),
+  docs: z.object({ path: z.string() }),
   qemu: z.object({ path: z.string() }),
   tar2sqfs: z.object({ path: z.string() }),
   // Without them guests have no network.

@@ -127,5 +127,7 @@ export interface ControlConfig {
   egress?: EgressSettings;
   /** Opens `GET /metrics`; without it there is no such route. */
   metricsToken?: string;
+  /** Directory of the documentation that set-up built; without it there is no `/docs`. */
+  documentationDir?: string;
   limits?: Partial<ControlLimits>;
 }

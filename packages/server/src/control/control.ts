@@ -22,6 +22,7 @@ import { DatabaseHealth } from './db/database-health.ts';
 import { openDatabase, type Database, type PoolCounts } from './db/database.ts';
 import { InstallationGuard } from './db/installation-guard.ts';
 import { migrateDatabase } from './schema/migrate.ts';
+import type { Documentation } from './documentation/documentation.ts';
 import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
 import { EgressRules, type EgressSettings } from './egress/egress-rules.ts';
 import { SecretDigest } from './egress/secret-digest.ts';
@@ -73,6 +74,8 @@ export interface ControlMeans {
   tls?: TlsPair | undefined;
   /** The clock for the life, bill and end of sandboxes. A simulation provides its own. */
   clock?: Clock;
+  /** Read before control gives up root's rights: see documentation/documentation.ts. */
+  documentation?: Documentation | undefined;
 }
 
 /**
@@ -82,7 +85,7 @@ export interface ControlMeans {
 export async function startControl(
   config: ControlConfig,
   log: Logger,
-  { tls, clock = SYSTEM_CLOCK }: ControlMeans = {},
+  { tls, clock = SYSTEM_CLOCK, documentation }: ControlMeans = {},
 ): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
@@ -116,6 +119,7 @@ export async function startControl(
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
       metrics,
       metricsToken: config.metricsToken,
+      documentation,
       limits,
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },

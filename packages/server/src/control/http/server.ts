@@ -21,6 +21,7 @@ import type { App } from './app.ts';
 import { authenticate, type AuthenticationParts } from './access/authenticate.ts';
 import { withoutToken } from './access/file-link-path.ts';
 import { addCrossOrigin } from './access/cross-origin.ts';
+import { addDocs } from './endpoints/docs.ts';
 import { addHealthz } from './endpoints/healthz.ts';
 import { addLinkedFile } from './endpoints/files/linked-file.ts';
 import { addMetrics } from './endpoints/metrics.ts';
@@ -106,6 +107,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   await addWebSockets(app);
   addHealthz(app, parts);
   addMetrics(app, parts);
+  addDocs(app, parts);
   addPreviewOrigin(app, parts);
   addLinkedFile(app, parts);
   await app.register(async (v1: App) => addV1(v1, parts));
