@@ -58,6 +58,8 @@ const RULES: Readonly<Record<string, RendererRule>> = {
   },
   table_open: () => '<div class="table" tabindex="0" role="group" aria-label="Table"><table>',
   table_close: () => '</table></div>',
+  th_open: openCell,
+  td_open: openCell,
   heading_close: (tokens, index) => {
     const open = tokens.slice(0, index).findLast(({ type }) => type === 'heading_open');
     const title = open?.meta as { title?: string } | null;
@@ -133,6 +135,13 @@ function toEnvironment(env: Env | undefined): Environment {
   return env as Environment;
 }
 
+/** Aligned cells get a class in place of a style, which the page would not apply. */
+function openCell(tokens: readonly Token[], index: number): string {
+  const token = tokens[index];
+  const [, side] = /^text-align:(right|center)$/u.exec(readAttribute(token, 'style')) ?? [];
+  return side === undefined ? `<${token?.tag}>` : `<${token?.tag} class="${side}">`;
+}
+
 function readAttribute(token: Token | undefined, name: string): string {
   return String(token?.attrGet(name) ?? '');
 }
@@ -144,9 +153,13 @@ function plainText(token: Token | undefined): string {
     .join('');
 }
 
+/** Returns the first paragraph, without the status of a decision and the word that begins its context. */
 function findSummary(tokens: readonly Token[]): string {
-  const index = tokens.findIndex(({ type, level }) => type === 'paragraph_open' && level === 0);
-  return index === -1 ? '' : plainText(tokens[index + 1]);
+  const paragraphs = tokens.flatMap(({ type, level }, index) =>
+    type === 'paragraph_open' && level === 0 ? [plainText(tokens[index + 1])] : [],
+  );
+  const found = paragraphs.find((paragraph) => !paragraph.startsWith('Status:')) ?? '';
+  return found.replace(/^Context\. /u, '');
 }
 
 function splitSections(tokens: readonly Token[], headings: readonly Heading[]): PageSection[] {

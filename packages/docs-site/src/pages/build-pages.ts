@@ -92,7 +92,7 @@ function readPage(source: Source, { repository, resolve, findOperation }: ReadOp
     page: { url, title: own.title, summary, section, body, headings, layout: 'text' },
     search: sections.map(({ level, id, title: heading, text: words }) => ({
       url: level === 1 ? url : `${url}#${id}`,
-      title: level === 1 ? title : heading,
+      title: level === 1 ? own.title : heading,
       page: title,
       kind: section,
       text: words,

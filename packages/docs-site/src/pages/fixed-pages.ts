@@ -150,5 +150,5 @@ export function renderNotFound(): Html {
 }
 
 function firstSentence(text: string): string {
-  return /^.{20,}?[.:](?=\s|$)/u.exec(text)?.[0].replace(/:$/u, '.') ?? text;
+  return /^.{20,}?\.(?=\s|$)/u.exec(text)?.[0] ?? text;
 }

@@ -104,6 +104,12 @@ test('the manifest of a machine that was set up without nft and ip is valid', ()
   assert.equal(load({}, others).runner.tools.nft, 'nft');
 });
 
+test('a manifest without the documentation is valid, and one with it names its directory', () => {
+  const { docs: _docs, ...others } = MANIFEST;
+  assert.equal(load({}, others).control.documentationDir, undefined);
+  assert.equal(load({}).control.documentationDir, '/assets/docs');
+});
+
 test('for a manifest that is missing or of another version the error says to run set-up', () => {
   assert.throws(() => loadConfig({ COPPICE_ASSETS_DIR: '/nonexistent' }), /npm run setup/u);
   assert.throws(() => load({}, { version: 2 }), /npm run setup/u);
