@@ -210,7 +210,7 @@ describe('preview links', () => {
     const { origin, cookie } = await visit(preview.url);
     const viteOrigin = origin.replace(`${PORT}-`, `${VITE_PORT}-`);
     for (const headers of [{}, BEARER, { cookie: `${cookie}x` }, { cookie: cookie.slice(0, -4) }])
-      for (const path of ['/dump', '/v1/runs', '/healthz'])
+      for (const path of ['/dump', '/v1/runs', '/healthz', '/docs'])
         assert.equal((await ask(origin + path, headers)).status, 401, path);
     assert.equal((await ask(`${viteOrigin}/`, { cookie })).status, 401);
     assert.equal((await ask(preview.url.replace(origin, viteOrigin))).status, 401);

@@ -99,6 +99,8 @@ class SearchDialog {
   #press(event: KeyboardEvent): void {
     if (event.key === 'ArrowDown') this.#select(this.#selected + 1);
     else if (event.key === 'ArrowUp') this.#select(this.#selected - 1);
+    // A field of type "search" would only clear itself, and the dialog would stay.
+    else if (event.key === 'Escape') this.#dialog.close();
     else if (event.key === 'Enter')
       this.#list.querySelectorAll<HTMLAnchorElement>('a')[this.#selected]?.click();
     else return;
