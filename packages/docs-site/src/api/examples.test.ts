@@ -119,7 +119,7 @@ async function compile(examples: ReadonlyMap<string, string>): Promise<string> {
     const compiler = join(REPOSITORY, 'node_modules/.bin/tsc');
     return await new Promise((resolve) => {
       execFile(compiler, ['-p', directory], { timeout: TIMEOUT_MS }, (error, stdout) =>
-        resolve(error === null ? '' : `${stdout}`),
+        resolve(error === null ? '' : stdout),
       );
     });
   } finally {

@@ -77,15 +77,22 @@ export function readOpenApi(file: string): OpenApiDocument {
 /** Lists all operations in the order of the document. */
 export function listOperations({ paths }: OpenApiDocument): Operation[] {
   return Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => ({
-      ...operation,
-      ...splitSummary(operation),
-      method: method.toUpperCase(),
-      path,
-      slug: operation.operationId.replaceAll(/[A-Z]/gu, (letter) => `-${letter.toLowerCase()}`),
-      summary: operation.summary ?? operation.operationId,
-    })),
+    Object.entries(methods).map(([method, operation]) => buildOperation(operation, { method, path })),
   );
+}
+
+function buildOperation(
+  operation: WireOperation,
+  { method, path }: { method: string; path: string },
+): Operation {
+  return {
+    ...operation,
+    ...splitSummary(operation),
+    method: method.toUpperCase(),
+    path,
+    slug: operation.operationId.replaceAll(/[A-Z]/gu, (letter) => `-${letter.toLowerCase()}`),
+    summary: operation.summary ?? operation.operationId,
+  };
 }
 
 function splitSummary({ operationId, summary = operationId, description = '' }: WireOperation) {

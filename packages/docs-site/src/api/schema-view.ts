@@ -126,7 +126,7 @@ function enumOf(schema: Schema): string[] | undefined {
 }
 
 function renderLimits(schema: Schema): Html | undefined {
-  const [part = schema] = alternatives(schema).filter(({ $ref }) => $ref === undefined);
+  const part = alternatives(schema).find(({ $ref }) => $ref === undefined) ?? schema;
   const limits = [
     range('', part.minimum, part.maximum),
     range(' characters', part.minLength, part.maxLength),

@@ -85,7 +85,7 @@ const METHODS: Readonly<Record<string, readonly [file: string, method: string]>>
   deleteRegistry: ['registries.ts', 'delete'],
 };
 
-export interface TypeScriptExample {
+interface TypeScriptExample {
   code: string;
   /** Whether it uses `@coppice/sdk`. */
   isClient: boolean;

@@ -1,7 +1,7 @@
 import { html, type Html } from '../html/html.ts';
 import { SECTION_TITLES, SECTIONS, type Section } from '../sources/sources.ts';
 
-export interface NavigationLink {
+interface NavigationLink {
   /** From the root of the host, such as `/docs/guides/files`. */
   url: string;
   title: string;

@@ -17,7 +17,7 @@ export interface Heading {
 }
 
 /** The text of a page below one heading. */
-export interface PageSection extends Heading {
+interface PageSection extends Heading {
   text: string;
 }
 

@@ -14,7 +14,7 @@ import { renderApiIndex, renderHome, renderNotFound, renderSection } from './fix
 import { listSources, type Source } from '../sources/sources.ts';
 
 /** Path of the answer to unknown paths. */
-export const NOT_FOUND_PATH = '/docs/404';
+const NOT_FOUND_PATH = '/docs/404';
 const SUMMARY = 'Self-hosted microVM sandboxes for code you do not trust.';
 interface Built {
   pages: Page[];
@@ -163,12 +163,10 @@ function fixedPages(
       summary: SUMMARY,
       body: renderApiIndex(groups),
     },
-    ...(['guides', 'reference', 'internals'] as const).map((section) => ({
-      ...common,
-      section,
-      url: `/docs/${section}`,
-      ...renderSection(section, navigation, summaries),
-    })),
+    ...(['guides', 'reference', 'internals'] as const).map((section): Page => {
+      const { title, summary, body } = renderSection(section, navigation, summaries);
+      return { section, url: `/docs/${section}`, title, summary, body, headings: [], layout: 'text' };
+    }),
   ];
 }
 

@@ -145,14 +145,14 @@ export function listSources(repository: string): Source[] {
   const named = GROUPS.flatMap(({ section, title, files }) =>
     files
       .filter((file) => existsSync(join(repository, file)))
-      .map((file) => ({ ...describe(file), section, group: title })),
+      .map((file) => buildSource(file, section, title)),
   );
   const known = new Set(named.map(({ file }) => file));
   const others = FOLDERS.flatMap(({ folder, section, group }) =>
     listPages(join(repository, folder))
       .map((name) => `${folder}/${name}`)
       .filter((file) => !known.has(file))
-      .map((file) => ({ ...describe(file), section, group })),
+      .map((file) => buildSource(file, section, group)),
   );
   return [...named, ...others];
 }
@@ -163,13 +163,11 @@ function listPages(directory: string): string[] {
     .sort();
 }
 
-function describe(file: string): Pick<Source, 'file' | 'path' | 'shortTitle'> {
-  return { file, path: pathOf(file), shortTitle: SHORT_TITLES[file] };
+function buildSource(file: string, section: Section, group: string): Source {
+  return { file, path: pathOf(file), section, group, shortTitle: SHORT_TITLES[file] };
 }
 
 function pathOf(file: string): string {
-  return (
-    PATHS[file] ??
-    `${file.startsWith('docs/') ? file.slice('docs/'.length, -'.md'.length) : basename(file, '.md')}`
-  );
+  const path = file.startsWith('docs/') ? file.slice('docs/'.length) : basename(file);
+  return PATHS[file] ?? path.slice(0, -'.md'.length);
 }

@@ -107,20 +107,16 @@ export async function startControl(
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, log);
   purgeHourly([idempotency, exposed.previews, access.accounts.sessions], stack, log);
+  const shared = { rules, runner, idempotency, metrics, limits, documentation };
   const server = await buildServer(
     {
       ...access,
       ...live,
       ...exposed,
-      rules,
+      ...shared,
       secretDigest: new SecretDigest(storage.masterKey),
-      runner,
-      idempotency,
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
-      metrics,
       metricsToken: config.metricsToken,
-      documentation,
-      limits,
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
       ...buildHealth({ gate, databaseHealth, link: live.link }),

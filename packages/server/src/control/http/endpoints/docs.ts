@@ -82,6 +82,6 @@ function cacheControl({ statusCode }: FastifyReply, { isFixed }: DocumentationFi
 
 function matches(header: string | undefined, etag: string): boolean {
   if (header === undefined) return false;
-  const tags = header.split(',').map((tag) => tag.trim().replace(/^W\//u, ''));
-  return tags.includes(etag) || tags.includes('*');
+  const tags = new Set(header.split(',').map((tag) => tag.trim().replace(/^W\//u, '')));
+  return tags.has(etag) || tags.has('*');
 }
