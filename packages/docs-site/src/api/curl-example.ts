@@ -8,6 +8,8 @@ import {
 } from './openapi-document.ts';
 
 const BASE = 'http://127.0.0.1:8080';
+/** Characters that fit beside the text of a page. */
+const MAX_LINE = 54;
 /** Names of shell variables for parameters of paths. */
 const VARIABLES: Readonly<Record<string, string>> = { previewId: 'preview', diskSnapshot: 'snapshot' };
 
@@ -16,8 +18,10 @@ export function buildCurl(operation: Operation, document: OpenApiDocument): stri
   if (operation['x-websocket'] !== undefined) return undefined;
   const query = exampleQuery(operation, document);
   const url = `${BASE}${operation.path.replaceAll(/\{(\w+)\}/gu, (_, name: string) => `$${VARIABLES[name] ?? name}`)}${query}`;
+  const command = `curl -s ${methodOption(operation)}`;
+  const isShort = command.length + url.length < MAX_LINE;
   const words = [
-    `curl -s ${methodOption(operation)}"${url}"`,
+    ...(isShort ? [`${command}"${url}"`] : [command.trim(), `"${url}"`]),
     ...credentialOptions(operation),
     ...bodyOptions(operation, document),
   ];

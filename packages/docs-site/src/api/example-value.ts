@@ -13,6 +13,7 @@ const BY_NAME: Readonly<Record<string, unknown>> = {
   command: 'python3 answer.py',
   content: 'print(6 * 7)',
   cpu_ms: 1500,
+  credentials: { openai: 'sk-example' },
   cwd: '/workspace',
   digest: `sha256:${'0123456789abcdef'.repeat(4)}`,
   disk_mib: 4096,
@@ -121,6 +122,7 @@ function canHold(schema: Schema, value: unknown): boolean {
   if (parts.length > 0) return parts.some((part) => nameOf(part) === undefined && canHold(part, value));
   const type = firstType(schema);
   if (Array.isArray(value)) return type === 'array' && schema.items?.type === 'string';
+  if (typeof value === 'object') return type === 'object' && schema.properties === undefined;
   if (typeof value === 'number') return type === 'integer' || type === 'number';
   return type === 'string' && fitsPattern(schema, String(value));
 }

@@ -3,10 +3,14 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request as sendRequest, type IncomingMessage } from 'node:http';
 import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
+import { exampleBody, exampleQuery } from '../../../../docs-site/src/api/curl-example.ts';
+import { listOperations, readOpenApi } from '../../../../docs-site/src/api/openapi-document.ts';
 import { API_KEY } from '../testing/control-harness.ts';
 import { startDocumentationHarness, type DocumentationHarness } from '../testing/documentation-harness.ts';
 
+const PATIENCE_MS = 20_000;
 let site: DocumentationHarness;
 before(async () => {
   site = await startDocumentationHarness();
@@ -27,6 +31,11 @@ async function get(path: string, headers: Record<string, string> = {}, method = 
   const [answer] = (await once(sent, 'response')) as [IncomingMessage];
   const body = Buffer.concat(await answer.toArray());
   return { status: answer.statusCode ?? 0, headers: answer.headers as Answer['headers'], body };
+}
+
+async function send(method: string, path: string, body: unknown): Promise<{ status: number; text: string }> {
+  const answer = await site.harness.fetch(method, path, { body, signal: AbortSignal.timeout(PATIENCE_MS) });
+  return { status: answer.status, text: (await answer.text()).slice(0, 300) };
 }
 
 async function findAsset(extension: string): Promise<string> {
@@ -192,4 +201,25 @@ test('the document of the API says nothing about the documentation', async () =>
     Object.keys(paths).filter((path) => path.startsWith('/docs')),
     [],
   );
+});
+
+test('the example of each body is one that the service takes', async () => {
+  const { id } = await site.harness.create();
+  const document = readOpenApi(
+    fileURLToPath(new URL('../../../../../docs/reference/openapi.json', import.meta.url)),
+  );
+  const bodies = listOperations(document)
+    .filter(({ path }) => path.startsWith('/v1/'))
+    .map((operation) => ({ operation, body: exampleBody(operation, document) }))
+    .filter(({ body }) => body !== undefined);
+  assert.ok(bodies.length > 20, `${bodies.length} bodies`);
+  for (const { operation, body } of bodies) {
+    const { method, path, operationId } = operation;
+    const address = path
+      .replace('/runs/{id}', `/runs/${id}`)
+      .replace('{registry}', 'ghcr.io')
+      .replaceAll(/\{\w+\}/gu, '3000');
+    const { status, text } = await send(method, `${address}${exampleQuery(operation, document)}`, body);
+    assert.ok(status !== 400 && status !== 422 && status !== 405, `${operationId}: ${status} ${text}`);
+  }
 });
