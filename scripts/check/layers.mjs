@@ -48,6 +48,7 @@ export const LAYERS = [
         'billing',
         'commands',
         'disks',
+        'documentation',
         'egress',
         'events',
         'images',
@@ -104,4 +105,8 @@ export const LAYERS = [
     ],
   },
   { root: 'packages/mcp/src', layers: [['.'], ['tools'], ['definition', 'output']] },
+  {
+    root: 'packages/docs-site/src',
+    layers: [['.'], ['pages'], ['api', 'layout'], ['markdown', 'search'], ['sources'], ['html']],
+  },
 ].map(({ root, layers }) => ({ root: join(REPOSITORY, root), layers }));

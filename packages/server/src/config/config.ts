@@ -75,6 +75,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       runDir: join(runDir, 'control'),
       runnerSocket,
       postgresBin: manifest.postgres_bin.path,
+      ...(manifest.docs === undefined ? {} : { documentationDir: manifest.docs.path }),
       objectStore: settings.COPPICE_OBJECT_STORE,
       ...readAccountLimits(settings),
       egress: readEgress(settings, assetsDir),

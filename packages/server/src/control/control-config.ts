@@ -143,5 +143,7 @@ export interface ControlConfig {
   metricsToken?: string;
   /** Whether the trace of a request continues that of its caller; else it has a link to it. */
   continuesTraces?: boolean;
+  /** Directory of the documentation that set-up built; without it there is no `/docs`. */
+  documentationDir?: string;
   limits?: Partial<ControlLimits>;
 }

@@ -22,6 +22,7 @@ import { DatabaseHealth } from './db/database-health.ts';
 import { openDatabase, type Database, type PoolCounts } from './db/database.ts';
 import { InstallationGuard } from './db/installation-guard.ts';
 import { migrateDatabase } from './schema/migrate.ts';
+import type { Documentation } from './documentation/documentation.ts';
 import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
 import { EgressRules, type EgressSettings } from './egress/egress-rules.ts';
 import { SecretDigest } from './egress/secret-digest.ts';
@@ -77,6 +78,8 @@ export interface ControlMeans {
   tls?: TlsPair | undefined;
   /** The clock for the life, bill and end of sandboxes. A simulation provides its own. */
   clock?: Clock;
+  /** Read before control gives up root's rights: see documentation/documentation.ts. */
+  documentation?: Documentation | undefined;
 }
 
 /**
@@ -86,7 +89,7 @@ export interface ControlMeans {
 export async function startControl(
   config: ControlConfig,
   log: Logger,
-  { tls, clock = SYSTEM_CLOCK }: ControlMeans = {},
+  { tls, clock = SYSTEM_CLOCK, documentation }: ControlMeans = {},
 ): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
@@ -108,19 +111,16 @@ export async function startControl(
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, log);
   purgeHourly([idempotency, exposed.previews, access.accounts.sessions, ...storage.purged], stack, log);
+  const shared = { rules, runner, idempotency, metrics, limits, documentation };
   const parts = {
     ...access,
     ...live,
     ...exposed,
+    ...shared,
     events,
     webhooks,
-    rules,
     secretDigest: new SecretDigest(storage.masterKey),
-    runner,
-    idempotency,
     outputBudget: new OutputBudget(limits.execOutputTotalBytes),
-    metrics,
-    limits,
     ...chooseHttpSettings(config),
     exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
     ...buildHealth({ gate, databaseHealth, link: live.link }),

@@ -13,6 +13,7 @@ import type { Billing } from '../billing/billing.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { DiskSnapshots } from '../disks/disk-snapshots.ts';
 import type { Disks } from '../disks/disks.ts';
+import type { Documentation } from '../documentation/documentation.ts';
 import type { EgressRules } from '../egress/egress-rules.ts';
 import type { Grants } from '../egress/grants.ts';
 import type { SecretDigest } from '../egress/secret-digest.ts';
@@ -74,6 +75,8 @@ export interface HttpParts {
   metricsToken: string | undefined;
   /** Whether the trace of a request continues that of its caller. */
   continuesTraces: boolean;
+  /** Served below `/docs`; undefined: there is no such route. */
+  documentation: Documentation | undefined;
   limits: ControlLimits;
   version: string;
   exposure: Exposure;

@@ -18,6 +18,7 @@ import type { App } from './app.ts';
 import { authenticate, type AuthenticationParts } from './access/authenticate.ts';
 import { addCrossOrigin, assertNoForeignPage } from './access/cross-origin.ts';
 import { withoutToken } from './access/file-link-path.ts';
+import { addDocs } from './endpoints/docs.ts';
 import { addLinkedFile } from './endpoints/files/linked-file.ts';
 import { addHealthz } from './endpoints/healthz.ts';
 import { addMcp } from './endpoints/mcp/serve-mcp.ts';
@@ -108,6 +109,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   await addWebSockets(app);
   addHealthz(app, parts);
   addMetrics(app, parts);
+  addDocs(app, parts);
   addPreviewOrigin(app, parts);
   addLinkedFile(app, parts);
   await app.register(async (v1: App) => addV1(v1, parts));
