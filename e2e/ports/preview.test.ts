@@ -224,7 +224,7 @@ describe('preview links', () => {
     assert.deepEqual([guests.status, guests.headers['content-security-policy']], [200, undefined]);
     const own = await ask(`${shared.service.address}/docs/guides/files`);
     assert.deepEqual([own.status, own.headers['content-type']], [200, 'text/html; charset=utf-8']);
-    assert.match(own.headers['content-security-policy'] ?? '', /default-src 'none'/u);
+    assert.match(String(own.headers['content-security-policy']), /default-src 'none'/u);
     assert.match(own.text, /<h1[^>]*>Files of a sandbox/u);
   });
 
