@@ -124,7 +124,7 @@ function canHold(schema: Schema, value: unknown): boolean {
   if (Array.isArray(value)) return type === 'array' && schema.items?.type === 'string';
   if (typeof value === 'object') return type === 'object' && schema.properties === undefined;
   if (typeof value === 'number') return type === 'integer' || type === 'number';
-  return type === 'string' && fitsPattern(schema, String(value));
+  return type === 'string' && typeof value === 'string' && fitsPattern(schema, value);
 }
 
 function fitsPattern({ pattern, maxLength = Infinity, minLength = 0 }: Schema, value: string): boolean {
