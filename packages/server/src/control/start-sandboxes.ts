@@ -18,6 +18,9 @@ import { EgressKeeper } from './egress/egress-keeper.ts';
 import { EgressNotes } from './egress/egress-notes.ts';
 import type { EgressRules } from './egress/egress-rules.ts';
 import { Grants } from './egress/grants.ts';
+import { NamedSecretStore } from './egress/named-secrets/named-secret-store.ts';
+import { NamedSecrets } from './egress/named-secrets/named-secrets.ts';
+import { SecretValues } from './egress/named-secrets/secret-values.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
@@ -67,7 +70,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const egress = openEgress(base, audit);
-  const { grants, notes, egressKeeper } = egress;
+  const { grants, notes, egressKeeper, secretStore, secretValues } = egress;
   const environments = new Environments({ secrets, grants, store });
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
   const { watch, commandParts } = await openCommands(base, audit, stack);
@@ -75,7 +78,9 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const drivers = stack.use(
     new LiveDrivers({
       ...common,
-      ...egress,
+      grants,
+      notes,
+      egressKeeper,
       audit,
       teamSecrets,
       limits,
@@ -110,9 +115,16 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
+  const namedSecrets = new NamedSecrets({
+    store: secretStore,
+    secrets,
+    tell: (ids) => egressKeeper.tellAtOnce(ids, (id) => drivers.find(id)),
+  });
   const billing = new Billing({ db, clock, credit });
   const audited = { audit, auditStore, teamSecrets };
-  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...audited };
+  const named = { namedSecrets, secretValues };
+  const images = { registries, imageUses };
+  const records = { sandboxes, commands, snapshots, ...images, grants, environments, ...named, ...audited };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 
@@ -127,12 +139,20 @@ function openAudit(
   return { audit, auditStore, teamSecrets, archive };
 }
 
-function openEgress(
-  { db, secrets, rules, log }: SandboxesBase,
-  audit: AuditLog,
-): { grants: Grants; notes: EgressNotes; egressKeeper: EgressKeeper } {
-  const grants = new Grants({ store: new GrantStore(db), secrets, rules });
-  return { grants, notes: new EgressNotes({ db, audit, log }), egressKeeper: new EgressKeeper(log) };
+interface EgressParts {
+  grants: Grants;
+  notes: EgressNotes;
+  egressKeeper: EgressKeeper;
+  secretStore: NamedSecretStore;
+  secretValues: SecretValues;
+}
+
+function openEgress({ db, secrets, rules, log }: SandboxesBase, audit: AuditLog): EgressParts {
+  const secretStore = new NamedSecretStore(db);
+  const secretValues = new SecretValues({ store: secretStore, secrets });
+  const grants = new Grants({ store: new GrantStore(db), secrets, values: secretValues, rules });
+  const notes = new EgressNotes({ db, audit, log });
+  return { grants, notes, egressKeeper: new EgressKeeper(log), secretStore, secretValues };
 }
 
 async function openCommands(

@@ -30,6 +30,14 @@ export class EgressKeeper {
     this.#stale.add(id);
   }
 
+  /** Marks these sandboxes and sends for them. Resolves when each has been tried. Never rejects. */
+  async tellAtOnce(ids: readonly string[], find: FindSandbox): Promise<void> {
+    for (const id of ids) this.mark(id);
+    // A round that is under way may have read the stored settings before they changed.
+    await this.#round;
+    await this.tell(find);
+  }
+
   /** Sends for all marked sandboxes, or joins the round that is under way. Never rejects. */
   tell(find: FindSandbox): Promise<void> {
     this.#round ??= this.#tellAll(find).finally(() => (this.#round = undefined));

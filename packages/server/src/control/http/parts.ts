@@ -15,6 +15,8 @@ import type { DiskSnapshots } from '../disks/disk-snapshots.ts';
 import type { Disks } from '../disks/disks.ts';
 import type { EgressRules } from '../egress/egress-rules.ts';
 import type { Grants } from '../egress/grants.ts';
+import type { NamedSecrets } from '../egress/named-secrets/named-secrets.ts';
+import type { SecretValues } from '../egress/named-secrets/secret-values.ts';
 import type { SecretDigest } from '../egress/secret-digest.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RateLimiter } from '../limits/rate-limiter.ts';
@@ -54,6 +56,8 @@ export interface HttpParts {
   grants: Grants;
   environments: Environments;
   secretDigest: SecretDigest;
+  namedSecrets: NamedSecrets;
+  secretValues: SecretValues;
   registries: Registries;
   imageUses: ImageUses;
   runner: RunnerClient;

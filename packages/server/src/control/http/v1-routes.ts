@@ -60,6 +60,10 @@ import { addResumeRun } from './endpoints/copies/resume-run.ts';
 import { addRollbackRun } from './endpoints/copies/rollback-run.ts';
 import { addShellWebSocket } from './endpoints/exec/shell-websocket.ts';
 import { addTerminalWebSocket } from './endpoints/exec/terminal-websocket.ts';
+import { addDeleteSecret } from './endpoints/secrets/delete-secret.ts';
+import { addGetSecret } from './endpoints/secrets/get-secret.ts';
+import { addListSecrets } from './endpoints/secrets/list-secrets.ts';
+import { addPutSecret } from './endpoints/secrets/put-secret.ts';
 import { addFileRoutes } from './endpoints/files/file-routes.ts';
 import type { HttpParts } from './parts.ts';
 
@@ -125,6 +129,10 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addPutRegistry,
   addListRegistries,
   addDeleteRegistry,
+  addPutSecret,
+  addListSecrets,
+  addGetSecret,
+  addDeleteSecret,
 ];
 
 export function addV1Routes(v1: App, parts: HttpParts): void {

@@ -9,6 +9,7 @@ import { commandsMigration } from '../commands/commands-migration.ts';
 import { createDisks } from '../disks/disks-migration.ts';
 import { egressGenerationMigration } from '../egress/egress-generation-migration.ts';
 import { egressMigration } from '../egress/egress-migration.ts';
+import { namedSecretsMigration } from '../egress/named-secrets/named-secrets-migration.ts';
 import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
@@ -90,4 +91,5 @@ export const MIGRATIONS: Record<string, Migration> = {
       await addSnapshotSettings(db);
     },
   },
+  '0022_named_secrets': namedSecretsMigration,
 };

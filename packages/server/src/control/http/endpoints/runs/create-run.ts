@@ -8,7 +8,10 @@ import { readRequestedEgress } from '../../requests/requested-egress.ts';
 
 export function addCreateRun(
   app: App,
-  parts: Pick<HttpParts, 'sandboxes' | 'idempotency' | 'openRequests' | 'runner' | 'rules' | 'secretDigest'>,
+  parts: Pick<
+    HttpParts,
+    'sandboxes' | 'idempotency' | 'openRequests' | 'runner' | 'rules' | 'secretDigest' | 'secretValues'
+  >,
 ): void {
   const { sandboxes } = parts;
   app.route({
@@ -29,7 +32,7 @@ export function addCreateRun(
         body: parts.secretDigest.hide(body),
         newSubjectId: newSandboxId,
         create: async (id) => {
-          const egress = await readRequestedEgress(body, parts);
+          const egress = await readRequestedEgress(organizationId, body, parts);
           return { status: 201, body: await sandboxes.create({ owner, reach, id, request: body, egress }) };
         },
         find: (id) => sandboxes.findSubject(reach, id),
