@@ -42,6 +42,7 @@ export type {
   NetworkInfo,
   NetworkProfile,
   NetworkRules,
+  SecretReference,
 } from './egress.ts';
 export { CoppiceError } from './transport/errors.ts';
 export { Command, type CommandInputOptions } from './commands/command.ts';
@@ -93,6 +94,7 @@ export type { ForkOptions } from './sandbox/forks.ts';
 export type { ResumeOptions } from './sandbox/lifecycle.ts';
 export type { SandboxSettings } from './sandbox/settings.ts';
 export type { ListOptions, Sandboxes } from './sandbox/sandboxes.ts';
+export type { SecretInfo, Secrets } from './secrets.ts';
 export type { Shell, ShellOptions, ShellResult } from './streams/shell.ts';
 export type {
   ListSnapshotsOptions,
