@@ -125,6 +125,25 @@ export class SandboxEgress {
     await this.#recordVersions(grants).catch(() => this.#parts.onDoubt());
   }
 
+  /**
+   * Like {@link noteSent}, for a sandbox that was resumed with these grants. Sends new values of named secrets that were
+   * stored meanwhile: until then, the sandbox did not count as running with an outdated one.
+   */
+  async noteResumed(sent: readonly OpenGrant[]): Promise<void> {
+    await this.noteSent(sent);
+    if (sent.every(({ named }) => named === null)) return;
+    const { row } = this.#live;
+    try {
+      const grants = await this.#parts.grants.open(row);
+      const isOutdated = grants.some(({ named }, index) => named?.version !== sent[index]?.named?.version);
+      if (!isOutdated) return;
+      await this.#vm.setEgress(this.#parts.grants.build(row, grants));
+      await this.#recordVersions(grants);
+    } catch {
+      this.#parts.onDoubt();
+    }
+  }
+
   async #recordVersions(sent: readonly OpenGrant[]): Promise<void> {
     const { row } = this.#live;
     const rotated = await this.#parts.grants.findRotated(row, sent);

@@ -115,7 +115,7 @@ export class SandboxHibernation {
       await this.#live.inTurn(() =>
         this.#commitResumed({ ...taken?.disk, ...buildMounted(vm.workspace) }, vm.workspace),
       );
-      await this.#egress.noteSent(grants);
+      await this.#egress.noteResumed(grants);
     } catch (error) {
       await this.#disks.giveBack(this.#live.row);
       throw this.#disks.explainResume(this.#live.row, error);
