@@ -14,7 +14,7 @@ import { Commands, type CommandsParts } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
 import { startDisks } from './disks/start-disks.ts';
-import { EgressKeeper } from './egress/egress-keeper.ts';
+import { EgressKeeper, type FindSandbox } from './egress/egress-keeper.ts';
 import { EgressNotes } from './egress/egress-notes.ts';
 import type { EgressRules } from './egress/egress-rules.ts';
 import { Grants } from './egress/grants.ts';
@@ -69,8 +69,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
-  const egress = openEgress(base, audit);
-  const { grants, notes, egressKeeper, secretStore, secretValues } = egress;
+  const { named, ...egress } = openEgress(base, audit, (id) => drivers.find(id));
+  const { grants, notes, egressKeeper } = egress;
   const environments = new Environments({ secrets, grants, store });
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
   const { watch, commandParts } = await openCommands(base, audit, stack);
@@ -78,9 +78,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const drivers = stack.use(
     new LiveDrivers({
       ...common,
-      grants,
-      notes,
-      egressKeeper,
+      ...egress,
       audit,
       teamSecrets,
       limits,
@@ -115,16 +113,9 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
-  const namedSecrets = new NamedSecrets({
-    store: secretStore,
-    secrets,
-    tell: (ids) => egressKeeper.tellAtOnce(ids, (id) => drivers.find(id)),
-  });
   const billing = new Billing({ db, clock, credit });
-  const audited = { audit, auditStore, teamSecrets };
-  const named = { namedSecrets, secretValues };
-  const images = { registries, imageUses };
-  const records = { sandboxes, commands, snapshots, ...images, grants, environments, ...named, ...audited };
+  const kept = { ...named, audit, auditStore, teamSecrets };
+  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...kept };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 
@@ -143,16 +134,22 @@ interface EgressParts {
   grants: Grants;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
-  secretStore: NamedSecretStore;
-  secretValues: SecretValues;
+  named: { namedSecrets: NamedSecrets; secretValues: SecretValues };
 }
 
-function openEgress({ db, secrets, rules, log }: SandboxesBase, audit: AuditLog): EgressParts {
-  const secretStore = new NamedSecretStore(db);
-  const secretValues = new SecretValues({ store: secretStore, secrets });
+function openEgress(
+  { db, secrets, rules, log }: SandboxesBase,
+  audit: AuditLog,
+  find: FindSandbox,
+): EgressParts {
+  const store = new NamedSecretStore(db);
+  const secretValues = new SecretValues({ store, secrets });
   const grants = new Grants({ store: new GrantStore(db), secrets, values: secretValues, rules });
   const notes = new EgressNotes({ db, audit, log });
-  return { grants, notes, egressKeeper: new EgressKeeper(log), secretStore, secretValues };
+  const egressKeeper = new EgressKeeper(log);
+  const tell = (ids: readonly string[]): Promise<void> => egressKeeper.tellAtOnce(ids, find);
+  const namedSecrets = new NamedSecrets({ store, secrets, tell });
+  return { grants, notes, egressKeeper, named: { namedSecrets, secretValues } };
 }
 
 async function openCommands(

@@ -15,7 +15,7 @@ export interface TellableSandbox {
 }
 
 /** Returns undefined if the sandbox has ended. */
-type FindSandbox = (id: string) => TellableSandbox | undefined;
+export type FindSandbox = (id: string) => TellableSandbox | undefined;
 
 export class EgressKeeper {
   readonly #log: Logger;

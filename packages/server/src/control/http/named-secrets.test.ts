@@ -27,7 +27,7 @@ beforeEach(() => {
 
 const callAs =
   (apiKey: string): Call =>
-  (method, path, options = {}) =>
+  (method, path, options) =>
     harness.call(method, path, { apiKey, ...options });
 
 /** Returns a function that calls the API for a new organization. */
@@ -211,17 +211,17 @@ test('a secret that credentials name is not deleted, until its sandboxes have en
   const call = await addCaller();
   await put(call, 'used', 'v');
   const credentials = { openai: { secret: 'used' } };
-  const made = [];
-  for (let count = 0; count < 3; count += 1) made.push((await create(call, { credentials })).body.id);
-  await call('POST', `/v1/runs/${made[1]}/hibernate`, { body: {} });
+  const make = async (): Promise<string> => (await create(call, { credentials })).body.id;
+  const [own, hibernated, running] = [await make(), await make(), await make()];
+  await call('POST', `/v1/runs/${hibernated}/hibernate`, { body: {} });
   const refused = await call('DELETE', '/v1/secrets/used');
   assert.deepEqual([refused.status, refused.body.error.code], [409, 'secret_in_use']);
-  assert.ok(refused.body.error.message.includes(made.toSorted().join(', ')), refused.body.error.message);
-  assert.deepEqual(secretsOf(made[0]), ['openai=v']);
-  await call('PUT', `/v1/runs/${made[0]}/credentials`, { body: { credentials: { openai: 'own' } } });
-  for (const id of made.slice(1)) await call('DELETE', `/v1/runs/${id}`);
+  for (const id of [own, hibernated, running]) assert.ok(refused.body.error.message.includes(id), id);
+  assert.deepEqual(secretsOf(own), ['openai=v']);
+  await call('PUT', `/v1/runs/${own}/credentials`, { body: { credentials: { openai: 'own' } } });
+  for (const id of [hibernated, running]) await call('DELETE', `/v1/runs/${id}`);
   assert.equal((await call('DELETE', '/v1/secrets/used')).status, 204);
-  assert.deepEqual(secretsOf(made[0]), ['openai=own']);
+  assert.deepEqual(secretsOf(own), ['openai=own']);
 });
 
 test('an organization has at most 1000 secrets, and can replace them at the limit', async () => {
