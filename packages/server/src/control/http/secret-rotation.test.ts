@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { AppError } from '@coppice/contract';
+import { sql } from 'kysely';
+import { GrantStore } from '../egress/grant-store.ts';
 import {
   startHarness,
   startSpawnedHarness,
@@ -234,6 +236,40 @@ test('values that are stored at once have versions of their own, and the last on
   await act(id, 'hibernate');
   await act(id, 'resume');
   assert.equal(secretOf(id), last, 'the runner had the stored value');
+});
+
+test('a new value or a deletion waits for credentials that are being stored, and then finds them', async () => {
+  const { name } = await store();
+  const { id } = await harness.create();
+  await using db = harness.openDatabase();
+  const secret = await db
+    .selectFrom('named_secrets')
+    .select('id')
+    .where('name', '=', name)
+    .executeTakeFirst();
+  const grant = { service: 'openai', endpoints: null, sealed_secret: null, secret_version: 1 };
+  const row = { ...grant, sandbox_id: id, secret_id: secret?.id ?? '', updated_at: 0 };
+  const isWaiting = async (): Promise<boolean> => {
+    const { rows } = await sql`SELECT FROM pg_stat_activity
+      WHERE datname = current_database() AND wait_event_type = 'Lock'`.execute(db);
+    return rows.length > 0;
+  };
+  const storeDuring = async (begin: () => Promise<Answer>): Promise<Answer> => {
+    // In a list, as the answer comes only after the transaction.
+    const [answer] = await db.transaction().execute(async (transaction) => {
+      await new GrantStore(db).replace(transaction, id, [row]);
+      const answers = [begin()] as const;
+      await waitFor('the lock', isWaiting);
+      return answers;
+    });
+    return answer;
+  };
+  const stored = await storeDuring(() => put(name, 'v2'));
+  assert.deepEqual([stored.body.sandboxes, stored.body.outdated_sandboxes], [1, 0]);
+  assert.equal(secretOf(id), 'v2');
+  await setCredentials(id, {});
+  const refused = await storeDuring(() => harness.call('DELETE', `/v1/secrets/${name}`));
+  assert.deepEqual([refused.status, refused.body.error.code], [409, 'secret_in_use']);
 });
 
 test('credentials whose secret is deleted before they are stored are refused, and the old ones stay', async () => {
