@@ -90,4 +90,15 @@ export const LAYERS = [
     root: `${SERVER}/egress`,
     layers: [['.'], ['credentials', 'dns', 'notes', 'proxy'], ['first-bytes', 'upstream'], ['names']],
   },
+  {
+    root: 'packages/cli/src',
+    layers: [
+      ['.', 'admin'],
+      ['commands'],
+      ['calls'],
+      ['attach', 'audit', 'completion', 'copy'],
+      ['profiles'],
+      ['output'],
+    ],
+  },
 ].map(({ root, layers }) => ({ root: join(REPOSITORY, root), layers }));

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { ensureAccount } from './account.mjs';
 import { ensureBaseImage } from './guest/base-image.mjs';
 import { ensureInitramfs } from './guest/initramfs.mjs';
+import { ensureCommandLine } from './command-line.mjs';
 import { ensureGoProgram } from './go-programs.mjs';
 import { ensureKernel } from './guest/kernel.mjs';
 import { withLock } from './lock.mjs';
@@ -87,6 +88,7 @@ async function setUpLocked(options) {
   await ensureNpmPackages();
   const node = getNode();
   const service = await ensureServiceProgram(node);
+  await ensureCommandLine(node);
   const getGo = () => getTool(tools, 'go').path;
   const agentPath = await ensureGoProgram('agent', getGo);
   const jailPath = await ensureGoProgram('jail', getGo);

@@ -32,7 +32,7 @@ function parseOptions(args) {
   try {
     return parseArgs({ args, options: { json: { type: 'boolean', default: false } } }).values;
   } catch (error) {
-    process.stderr.write(`coppice doctor: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.stderr.write(`coppice admin doctor: ${error instanceof Error ? error.message : String(error)}\n`);
     return undefined;
   }
 }

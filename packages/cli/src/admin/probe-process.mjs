@@ -1,8 +1,13 @@
 /** Runs the service's own probes (packages/server/src/diagnosis), each in its own process in the service's Node.js. */
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
-import { findNode } from '../../../scripts/setup/node-runtime.mjs';
-import { assetsDirectory, dataDirectory, REPOSITORY, runDirectory } from '../../../scripts/setup/paths.mjs';
+import { findNode } from '../../../../scripts/setup/node-runtime.mjs';
+import {
+  assetsDirectory,
+  dataDirectory,
+  REPOSITORY,
+  runDirectory,
+} from '../../../../scripts/setup/paths.mjs';
 
 const PROGRAM = join(REPOSITORY, 'packages', 'server', 'src', 'diagnosis', 'diagnose.ts');
 const CONFIG_TIMEOUT_MS = 10_000;

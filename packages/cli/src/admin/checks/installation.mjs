@@ -1,12 +1,12 @@
 /** Checks what set-up installs. The prerequisites come from set-up's own table, so the two cannot disagree. */
 import { existsSync } from 'node:fs';
-import { accountExists, accountName } from '../../../../scripts/setup/account.mjs';
-import { findManifest } from '../../../../scripts/setup/manifest.mjs';
-import { findNode } from '../../../../scripts/setup/node-runtime.mjs';
-import { findDifference } from '../../../../scripts/setup/packages/npm-packages.mjs';
-import { assetsDirectory } from '../../../../scripts/setup/paths.mjs';
-import { findMismatch, hasPrograms } from '../../../../scripts/setup/postgres.mjs';
-import { inspectAll, remedyFor } from '../../../../scripts/setup/prerequisites.mjs';
+import { accountExists, accountName } from '../../../../../scripts/setup/account.mjs';
+import { findManifest } from '../../../../../scripts/setup/manifest.mjs';
+import { findNode } from '../../../../../scripts/setup/node-runtime.mjs';
+import { findDifference } from '../../../../../scripts/setup/packages/npm-packages.mjs';
+import { assetsDirectory } from '../../../../../scripts/setup/paths.mjs';
+import { findMismatch, hasPrograms } from '../../../../../scripts/setup/postgres.mjs';
+import { inspectAll, remedyFor } from '../../../../../scripts/setup/prerequisites.mjs';
 
 const SETUP = 'npm run setup';
 /** Prerequisites of the network alone: without them sandboxes run, but have no network. */
@@ -49,7 +49,7 @@ async function inspectPrerequisites() {
 }
 
 /**
- * @param {import('../../../../scripts/setup/prerequisites.mjs').Finding} finding
+ * @param {import('../../../../../scripts/setup/prerequisites.mjs').Finding} finding
  * @returns {Row}
  */
 function describeFinding({ prerequisite, ok, detail, note, remedy }) {

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
-import { getNode } from '../../../scripts/setup/node-runtime.mjs';
-import { describeError } from '../../../scripts/setup/setup-error.mjs';
+import { getNode } from '../../../../scripts/setup/node-runtime.mjs';
+import { describeError } from '../../../../scripts/setup/setup-error.mjs';
 
 /**
  * Runs a subcommand written in TypeScript in the project's own Node.js, because this command may run in an older

@@ -1,4 +1,4 @@
-/** All checks of `coppice doctor`. Each check has a time limit, and one that fails does not hide the others. */
+/** All checks of `coppice admin doctor`. Each check has a time limit, and one that fails does not hide the others. */
 import { inspectInstallation } from './checks/installation.mjs';
 import { inspectBoot, inspectNetwork, inspectObjects, inspectService } from './checks/probes.mjs';
 import { inspectResources } from './checks/resources.mjs';

@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { readSetting } from '../../../../scripts/setup/paths.mjs';
+import { readSetting } from '../../../../../scripts/setup/paths.mjs';
 
 const DAY_MS = 86_400_000;
 const WARN_DAYS = 14;

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-const COPPICE = fileURLToPath(new URL('../bin/coppice.mjs', import.meta.url));
+const COPPICE = fileURLToPath(new URL('../../bin/coppice.mjs', import.meta.url));
 const SECRET = `cts_${'s'.repeat(43)}`;
 const SANDBOX = 'run0123456789abcdef0123';
 const directory = mkdtempSync(join(tmpdir(), 'cop-audit-'));
@@ -90,8 +90,8 @@ test('a log that cannot be checked gives the reason and the remedy', async () =>
     [[join(directory, 'absent')], undefined, /absent cannot be read: ENOENT/],
     [[write(LOG), '--head', 'x'], undefined, /--head is neither .* x cannot be read/],
     [[write(LOG), '--secret-file', '/dev/null'], undefined, /\/dev\/null is empty/],
-    [[write(LOG), '--sekret', 'x'], undefined, /sekret[\s\S]*usage:/],
-    [[], undefined, /usage:/],
+    [[write(LOG), '--sekret', 'x'], undefined, /sekret[\s\S]*coppice audit verify --help/],
+    [[], undefined, /missing required argument 'file'[\s\S]*coppice audit verify --help/],
   ]);
   for (const [args, env, message] of cases) {
     const { code, output } = await verify([...args], env);
