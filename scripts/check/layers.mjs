@@ -49,6 +49,7 @@ export const LAYERS = [
         'commands',
         'disks',
         'egress',
+        'events',
         'images',
         'limits',
         'metrics',
@@ -61,6 +62,7 @@ export const LAYERS = [
         'snapshots',
         'streams',
         'time',
+        'webhooks',
       ],
       ['db', 'placement'],
     ],
@@ -101,4 +103,5 @@ export const LAYERS = [
       ['output'],
     ],
   },
+  { root: 'packages/mcp/src', layers: [['.'], ['tools'], ['definition', 'output']] },
 ].map(({ root, layers }) => ({ root: join(REPOSITORY, root), layers }));

@@ -20,6 +20,7 @@ const Usage = { cpu_ms: z.number(), mem_peak_bytes: z.number(), uptime_ms: z.num
 const Command = z
   .string()
   .describe('Verbatim: everything that the caller writes into a command is recorded.');
+const CommandId = z.string().describe('Id of a command that outlives its client.');
 const Path = z
   .string()
   .describe('As in the request; a relative path is appended to the cwd of the sandbox, if it has one.');
@@ -74,7 +75,7 @@ export const AUDIT_EVENTS = {
   'disk.snapshot': z.object({ disk: z.string(), snapshot: z.string(), version: z.int() }),
   'sandbox.destroyed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
   'sandbox.failed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
-  'exec.start': z.object({ command: Command }),
+  'exec.start': z.object({ command: Command, command_id: CommandId.optional() }),
   'exec.exit': z.object({
     command: Command,
     exit_code: z
@@ -82,6 +83,7 @@ export const AUDIT_EVENTS = {
       .nullable()
       .describe('null when the exit was not observed: the command was refused, killed, or lost.'),
     duration_ms: z.int(),
+    command_id: CommandId.optional(),
     start_seq: z
       .int()
       .optional()

@@ -72,6 +72,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       objectStore: settings.COPPICE_OBJECT_STORE,
       ...readAccountLimits(settings),
       egress: readEgress(settings, assetsDir),
+      webhookOpenRanges: settings.COPPICE_WEBHOOK_OPEN_RANGES,
       ...(settings.DATABASE_URL === undefined ? {} : { databaseUrl: settings.DATABASE_URL }),
       ...(settings.COPPICE_METRICS_TOKEN === undefined
         ? {}

@@ -13,6 +13,7 @@ import { CommandWatch } from './commands/command-watch.ts';
 import { Commands, type CommandsParts } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
+import type { Events } from './events/events.ts';
 import { startDisks } from './disks/start-disks.ts';
 import { EgressKeeper, type FindSandbox } from './egress/egress-keeper.ts';
 import { EgressNotes } from './egress/egress-notes.ts';
@@ -45,6 +46,7 @@ const MAX_RETRY_MS = 1_000;
 
 export interface SandboxesBase {
   db: Database;
+  events: Events;
   runner: RunnerClient;
   secrets: SecretBox;
   objects: ObjectStore;
@@ -120,12 +122,13 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
 }
 
 function openAudit(
-  { db, secrets, objects, clock, log }: SandboxesBase,
+  { db, events, secrets, objects, clock, log }: SandboxesBase,
   stack: AsyncDisposableStack,
 ): { audit: AuditLog; auditStore: AuditStore; teamSecrets: TeamSecrets; archive: AuditArchive } {
   const auditStore = new AuditStore(db);
   const teamSecrets = new TeamSecrets(db, secrets);
-  const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, log });
+  const onWritten = (): void => events.sequencer.wake();
+  const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, onWritten, log });
   const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
   return { audit, auditStore, teamSecrets, archive };
 }
@@ -182,10 +185,11 @@ function openSnapshots(
 }
 
 function startCreditKeeper(
-  { db, limits, log }: SandboxesBase,
+  { db, events, limits, log }: SandboxesBase,
   { credit, drivers }: { credit: Credit; drivers: LiveDrivers },
   stack: AsyncDisposableStack,
 ): void {
   const { creditGraceMs: graceMs, accountIntervalMs: intervalMs } = limits;
-  stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, log })).start();
+  const onEvent = (): void => events.sequencer.wake();
+  stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, onEvent, log })).start();
 }

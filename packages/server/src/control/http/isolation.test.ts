@@ -77,6 +77,7 @@ const BODIES: Record<string, () => unknown> = {
   changeFileMode: () => ({ path: NAME_OF_NONE, mode: '644' }),
   changeFileOwner: () => ({ path: NAME_OF_NONE, user: NAME_OF_NONE }),
   forkDisk: () => ({ snapshot: NAME_OF_NONE, name: NAME_OF_NONE }),
+  createWebhook: () => ({ url: 'https://strangers.test/' }),
 };
 
 before(async () => {
@@ -123,6 +124,9 @@ async function fill(owner: AccountClient): Promise<void> {
   for (const name of [MARK, ids['disk']]) await call('POST', '/v1/disks', { name, size_gb: 1 });
   for (const name of [MARK, ids['diskSnapshot']])
     await call('POST', `/v1/disks/${ids['disk']}/snapshots`, { name });
+  const webhook = (await call('POST', '/v1/webhooks', { url: `https://${MARK}.test/` })).id;
+  const delivery = (await call('POST', `/v1/webhooks/${webhook}/test`, undefined)).id;
+  Object.assign(ids, { webhook, delivery });
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, previewId: preview.id, apiKey });
   ids['command'] = command.id;
   Object.assign(ids, { organization: owner.organizationId, team: owner.teamId, member: owner.id });

@@ -31,7 +31,9 @@ import type { Idempotency } from '../sandbox/idempotency.ts';
 import type { OutputBudget } from '../sandbox/commands/output-budget.ts';
 import type { Commands } from '../commands/commands.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
+import type { Events } from '../events/events.ts';
 import type { Snapshots } from '../snapshots/snapshots.ts';
+import type { Webhooks } from '../webhooks/webhooks.ts';
 import type { Exposure } from './serving/exposure.ts';
 import type { OpenRequests } from './access/open-requests.ts';
 
@@ -49,6 +51,8 @@ export interface HttpParts {
   commands: Commands;
   audit: AuditLog;
   auditStore: AuditStore;
+  events: Events;
+  webhooks: Webhooks;
   snapshots: Snapshots;
   disks: Disks;
   diskSnapshots: DiskSnapshots;

@@ -8,6 +8,7 @@ import type { Database } from '../db/database.ts';
 import { bindGrant } from '../egress/grants.ts';
 import { bindNamedSecret } from '../egress/named-secrets/secret-values.ts';
 import { bindRegistryPassword } from '../registries/registries.ts';
+import { bindWebhookSecret } from '../webhooks/webhook-secret.ts';
 import { bindEnvironment } from '../sandbox/environment/environments.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
 
@@ -55,6 +56,18 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     column: 'sealed_value',
     key: ['organization_id', 'name'],
     bind: (row) => bindNamedSecret(row.organization_id, nth(row, 1)),
+  },
+  {
+    table: 'webhooks',
+    column: 'sealed_secret',
+    key: ['id'],
+    bind: (row) => bindWebhookSecret(row.organization_id, nth(row, 0)),
+  },
+  {
+    table: 'webhooks',
+    column: 'sealed_old_secret',
+    key: ['id'],
+    bind: (row) => bindWebhookSecret(row.organization_id, nth(row, 0)),
   },
   ...['sandboxes', 'snapshots'].map((table) => ({
     table,

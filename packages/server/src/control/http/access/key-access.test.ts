@@ -29,10 +29,19 @@ const OPENS_GUEST: ReadonlySet<string> = new Set([
   'proxyGet',
   'proxyHead',
 ]);
-/** Operations that change something all teams use. */
+/** Operations that change something all teams use, or show something of all. */
 const OF_ORGANIZATION: ReadonlySet<string> = new Set([
   'putRegistry',
   'deleteRegistry',
+  'createWebhook',
+  'listWebhooks',
+  'getWebhook',
+  'patchWebhook',
+  'deleteWebhook',
+  'rotateWebhook',
+  'testWebhook',
+  'listDeliveries',
+  'retryDelivery',
   'putSecret',
   'deleteSecret',
 ]);
@@ -52,6 +61,7 @@ const ids: Record<string, string> = {
   port: '80',
   registry: 'registry.one.test',
   previewId: 'prev0',
+  delivery: 'msg0',
   disk: 'data',
   name: 'of-all-teams',
   diskSnapshot: 'clean',
@@ -68,6 +78,8 @@ before(async () => {
   await call('PUT', `/v1/secrets/${ids['name']}`, keys.full, { value: 'v' });
   await call('POST', '/v1/disks', keys.full, { name: ids['disk'], size_gb: 1 });
   await call('POST', `/v1/disks/${ids['disk']}/snapshots`, keys.full, { name: ids['diskSnapshot'] });
+  const webhook = await call('POST', '/v1/webhooks', keys.full, { url: 'https://one.test/' });
+  ids['webhook'] = webhook.body.id;
   const command = await call('POST', `/v1/runs/${run.id}/commands`, keys.full, { command: 'sleep 1' });
   ids['command'] = command.body.id;
   const upload = `/v1/runs/${run.id}/files/upload?path=/etc/hostname`;

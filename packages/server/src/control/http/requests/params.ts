@@ -24,6 +24,10 @@ export const DiskParams = z.strictObject({ disk: z.string().max(200) });
 
 export const DiskSnapshotParams = DiskParams.extend({ diskSnapshot: z.string().max(200) });
 
+export const WebhookParams = z.strictObject({ webhook: z.string().max(200) });
+
+export const DeliveryParams = WebhookParams.extend({ delivery: z.string().max(200) });
+
 /** Accepts any text: an error in words explains which names are possible. */
 export const SecretParams = z.strictObject({ name: z.string().max(200) });
 

@@ -21,6 +21,7 @@ import {
   SNAPSHOT_ID,
   toHex,
 } from './migration-names.ts';
+import { EVENTS } from './migration-rows-of-events.ts';
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
@@ -453,5 +454,6 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0016_disks': DISKS,
   '0017_commands': COMMANDS,
   '0018_settings': SETTINGS,
+  '0021_events': EVENTS,
   '0022_named_secrets': NAMED_SECRETS,
 };
