@@ -17,6 +17,7 @@ import { EGRESS_SETTINGS } from './egress-settings.ts';
 import { EXPOSURE_SETTINGS } from './exposure-settings.ts';
 import { WEBHOOK_SETTINGS } from './webhook-settings.ts';
 import { ObjectStoreSetting } from './object-store-setting.ts';
+import { TRACING_SETTINGS } from './tracing-settings.ts';
 
 const flagList = z.string().transform((text) =>
   text
@@ -101,6 +102,7 @@ export const Settings = z.object({
   COPPICE_FAULT_DIR: z.string().optional(),
   COPPICE_OBJECT_STORE: ObjectStoreSetting.prefault('directory'),
   DATABASE_URL: z.string().optional(),
+  ...TRACING_SETTINGS,
 });
 export type Settings = z.infer<typeof Settings>;
 

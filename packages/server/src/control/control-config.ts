@@ -141,5 +141,7 @@ export interface ControlConfig {
   egress?: EgressSettings;
   /** Opens `GET /metrics`; without it there is no such route. */
   metricsToken?: string;
+  /** Whether the trace of a request continues that of its caller; else it has a link to it. */
+  continuesTraces?: boolean;
   limits?: Partial<ControlLimits>;
 }

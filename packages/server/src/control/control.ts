@@ -120,9 +120,8 @@ export async function startControl(
     idempotency,
     outputBudget: new OutputBudget(limits.execOutputTotalBytes),
     metrics,
-    metricsToken: config.metricsToken,
     limits,
-    version: config.version,
+    ...chooseHttpSettings(config),
     exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
     ...buildHealth({ gate, databaseHealth, link: live.link }),
   };
@@ -143,6 +142,10 @@ export async function startControl(
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function chooseHttpSettings({ version, metricsToken, continuesTraces = false }: ControlConfig) {
+  return { version, metricsToken, continuesTraces };
 }
 
 /** On disposal requests in progress may finish until the deadline; then their connections close. */

@@ -76,6 +76,8 @@ export interface HttpParts {
   metrics: ServiceMetrics;
   /** Opens `GET /metrics`; undefined: there is no such route. */
   metricsToken: string | undefined;
+  /** Whether the trace of a request continues that of its caller. */
+  continuesTraces: boolean;
   limits: ControlLimits;
   version: string;
   exposure: Exposure;

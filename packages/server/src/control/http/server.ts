@@ -34,6 +34,7 @@ import { addProxiedMethods, buildRewrite } from './access/proxied-route.ts';
 import { limitRate } from './access/rate-limit.ts';
 import { addRequestLog, readRequestId } from './serving/request-log.ts';
 import { addRequestMetrics } from './serving/request-metrics.ts';
+import { addRequestTrace } from './serving/request-trace.ts';
 import { addV1Routes } from './v1-routes.ts';
 import { compileValidator } from './requests/validator.ts';
 import { addWebSockets } from './access/web-socket-peer.ts';
@@ -94,6 +95,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   const allowedMethods = new AllowedMethods();
   allowedMethods.watch(app);
   addExposure(app, parts.exposure);
+  addRequestTrace(app, parts);
   addRequestLog(app);
   addRequestMetrics(app, parts);
   // Before the admission, so that a page can also read why it was refused.

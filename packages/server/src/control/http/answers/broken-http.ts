@@ -14,7 +14,7 @@ export function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Duplex): 
     error.code === 'HPE_HEADER_OVERFLOW'
       ? new AppError('headers_too_large', 'the request headers are over 16 KiB')
       : new AppError('invalid_request', 'this is not an HTTP request');
-  const body = JSON.stringify(buildErrorBody(fault, newRequestId()));
+  const body = JSON.stringify(buildErrorBody(fault, { id: newRequestId() }));
   const head = `HTTP/1.1 ${fault.status} ${STATUS_CODES[fault.status]}`;
   socket.end(
     `${head}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,

@@ -3,6 +3,7 @@ import { AppError, findTransition, type SandboxRecord } from '@coppice/contract'
 import type { MountedWorkspace, VmWorkspace } from '../../../lib/protocol/disk-protocol.ts';
 import type { VmInfo } from '../../../lib/protocol/runner-protocol.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
+import { runUntraced, traced } from '../../../lib/tracing/tracing.ts';
 import { isUnanswered } from '../../placement/runner-error.ts';
 import type { OpenGrant } from '../../egress/grant.ts';
 import type { Grants } from '../../egress/grants.ts';
@@ -53,10 +54,12 @@ export class SandboxHibernation {
   }
 
   /** Waits a while until the disk of the sandbox is free for others, which it is at once unless the store fails. */
-  async hibernate(): Promise<SandboxRecord> {
-    await this.#live.operate('hibernate', () => this.hibernateNow());
-    await this.#disks.waitUntilDetached(this.#live.row.id);
-    return this.#live.record;
+  hibernate(): Promise<SandboxRecord> {
+    return traced('sandbox.hibernate', async () => {
+      await this.#live.operate('hibernate', () => this.hibernateNow());
+      await this.#disks.waitUntilDetached(this.#live.row.id);
+      return this.#live.record;
+    });
   }
 
   /** Call only within the operation. After a failure the sandbox still runs, unless the record says otherwise. */
@@ -84,9 +87,11 @@ export class SandboxHibernation {
   }
 
   /** `isFresh`: the disk is mounted anew. Throws `disk_in_use` or `disk_changed` if it cannot be attached again. */
-  async resume({ isFresh = false } = {}): Promise<SandboxRecord> {
-    await this.#live.operate('resume', () => this.#resume(isFresh));
-    return this.#live.record;
+  resume({ isFresh = false } = {}): Promise<SandboxRecord> {
+    return traced('sandbox.resume', async () => {
+      await this.#live.operate('resume', () => this.#resume(isFresh));
+      return this.#live.record;
+    });
   }
 
   /** Resumes the sandbox for a use. Uses that wait share one resume. Throws if it does not run afterwards. */
@@ -136,7 +141,7 @@ export class SandboxHibernation {
     const captureId = this.#live.row.hibernation_id;
     const { row, now } = this.#live;
     await this.#live.commit({ ...buildResumed(row, now), ...change }, buildResumedNotes(row, mounted));
-    if (captureId !== null) void this.#forget(captureId);
+    if (captureId !== null) void runUntraced(() => this.#forget(captureId));
   }
 
   async #forget(captureId: string): Promise<void> {

@@ -71,6 +71,6 @@ async function sendWhenEnded(
   } catch (error) {
     const mapped = toAppError(error);
     logError(mapped, request);
-    answer.fail(buildErrorBody(mapped, request.id));
+    answer.fail(buildErrorBody(mapped, request));
   }
 }

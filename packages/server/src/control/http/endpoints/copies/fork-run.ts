@@ -66,7 +66,7 @@ function buildAnswer(children: readonly ForkedChild[], request: FastifyRequest):
     if ('record' in child) return child.record;
     const error = toAppError(child.error);
     logError(error, request);
-    return buildErrorBody(error, request.id);
+    return buildErrorBody(error, request);
   });
   return { status: isWhole ? 201 : 207, body };
 }
