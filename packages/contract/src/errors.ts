@@ -87,6 +87,11 @@ export const ERRORS = {
     summary:
       'The snapshot is damaged, or requires something that this machine does not have; the message names it.',
   },
+  secret_in_use: {
+    status: 409,
+    retryable: true,
+    summary: 'The credentials of a sandbox name the secret: set them without it first.',
+  },
   disk_in_use: {
     status: 409,
     retryable: true,

@@ -10,6 +10,7 @@ export * from './disks/disks.ts';
 export * from './egress/credential-paths.ts';
 export * from './egress/credentials.ts';
 export * from './egress/egress.ts';
+export * from './egress/secrets.ts';
 export * from './events/events.ts';
 export * from './events/webhooks.ts';
 export * from './images/image-reference.ts';

@@ -38,6 +38,7 @@ import { fetchNetworkProfiles, type NetworkProfile } from './egress.ts';
 import { Images } from './images.ts';
 import type { PagedList } from './transport/paged-list.ts';
 import { Registries } from './registries.ts';
+import { Secrets } from './secrets.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
 import { Snapshots } from './sandbox/snapshots.ts';
 import { Webhooks } from './webhooks/webhooks.ts';
@@ -66,6 +67,8 @@ export class Coppice {
   readonly images: Images;
   /** Stores credentials for private image registries. */
   readonly registries: Registries;
+  /** Stores secrets under names, for the credentials of sandboxes. */
+  readonly secrets: Secrets;
   /** Sends events to your own servers. */
   readonly webhooks: Webhooks;
   readonly #transport: Transport;
@@ -78,6 +81,7 @@ export class Coppice {
     this.snapshots = new Snapshots(transport);
     this.images = new Images(transport);
     this.registries = new Registries(transport);
+    this.secrets = new Secrets(transport);
     this.webhooks = new Webhooks(transport);
   }
 

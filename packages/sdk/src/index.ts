@@ -42,6 +42,7 @@ export type {
   NetworkInfo,
   NetworkProfile,
   NetworkRules,
+  SecretReference,
 } from './egress.ts';
 export type { EventInfo, LostEvents } from './events/event-record.ts';
 export type { EventsOptions, ListEventsOptions } from './events/events.ts';
@@ -96,6 +97,7 @@ export type { ForkOptions } from './sandbox/forks.ts';
 export type { ResumeOptions } from './sandbox/lifecycle.ts';
 export type { SandboxSettings } from './sandbox/settings.ts';
 export type { ListOptions, Sandboxes } from './sandbox/sandboxes.ts';
+export type { SecretInfo, Secrets } from './secrets.ts';
 export type { Shell, ShellOptions, ShellResult } from './streams/shell.ts';
 export type {
   ListSnapshotsOptions,

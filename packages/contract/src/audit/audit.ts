@@ -148,9 +148,23 @@ export const AUDIT_EVENTS = {
   'policy.changed': Policy,
   'credentials.changed': z.object({
     credentials: z
-      .array(z.object({ service: z.string(), endpoints: z.array(CredentialEndpoint).nullable() }))
+      .array(
+        z.object({
+          service: z.string(),
+          endpoints: z.array(CredentialEndpoint).nullable(),
+          secret: z
+            .string()
+            .optional()
+            .describe('Name of the secret of the organization, if it has the value.'),
+        }),
+      )
       .describe('All credentials granted from now on.'),
   }),
+  'credentials.rotated': z
+    .object({
+      credentials: z.array(z.object({ service: z.string(), secret: z.string(), version: z.int() })),
+    })
+    .describe('The host signs requests with a new version of a secret of the organization.'),
 } as const satisfies Record<string, z.ZodType>;
 
 export type AuditEvent = keyof typeof AUDIT_EVENTS;

@@ -15,10 +15,13 @@ import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
 import type { Events } from './events/events.ts';
 import { startDisks } from './disks/start-disks.ts';
-import { EgressKeeper } from './egress/egress-keeper.ts';
+import { EgressKeeper, type FindSandbox } from './egress/egress-keeper.ts';
 import { EgressNotes } from './egress/egress-notes.ts';
 import type { EgressRules } from './egress/egress-rules.ts';
 import { Grants } from './egress/grants.ts';
+import { NamedSecretStore } from './egress/named-secrets/named-secret-store.ts';
+import { NamedSecrets } from './egress/named-secrets/named-secrets.ts';
+import { SecretValues } from './egress/named-secrets/secret-values.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
@@ -68,7 +71,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
-  const egress = openEgress(base, audit);
+  const { named, ...egress } = openEgress(base, audit, (id) => drivers.find(id));
   const { grants, notes, egressKeeper } = egress;
   const environments = new Environments({ secrets, grants, store });
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
@@ -113,8 +116,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
   const billing = new Billing({ db, clock, credit });
-  const audited = { audit, auditStore, teamSecrets };
-  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...audited };
+  const kept = { ...named, audit, auditStore, teamSecrets };
+  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...kept };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 
@@ -130,12 +133,26 @@ function openAudit(
   return { audit, auditStore, teamSecrets, archive };
 }
 
+interface EgressParts {
+  grants: Grants;
+  notes: EgressNotes;
+  egressKeeper: EgressKeeper;
+  named: { namedSecrets: NamedSecrets; secretValues: SecretValues };
+}
+
 function openEgress(
   { db, secrets, rules, log }: SandboxesBase,
   audit: AuditLog,
-): { grants: Grants; notes: EgressNotes; egressKeeper: EgressKeeper } {
-  const grants = new Grants({ store: new GrantStore(db), secrets, rules });
-  return { grants, notes: new EgressNotes({ db, audit, log }), egressKeeper: new EgressKeeper(log) };
+  find: FindSandbox,
+): EgressParts {
+  const store = new NamedSecretStore(db);
+  const secretValues = new SecretValues({ store, secrets });
+  const grants = new Grants({ store: new GrantStore(db), secrets, values: secretValues, rules });
+  const notes = new EgressNotes({ db, audit, log });
+  const egressKeeper = new EgressKeeper(log);
+  const tell = (ids: readonly string[]): Promise<void> => egressKeeper.tellAtOnce(ids, find);
+  const namedSecrets = new NamedSecrets({ store, secrets, tell });
+  return { grants, notes, egressKeeper, named: { namedSecrets, secretValues } };
 }
 
 async function openCommands(

@@ -18,6 +18,9 @@ const MARK = 'other-teams-own';
 const NAMES_NO_SANDBOX: ReadonlySet<string> = new Set([
   'putRegistry',
   'deleteRegistry',
+  'putSecret',
+  'getSecret',
+  'deleteSecret',
   'getStatement',
   'importDisk',
   'getWebhook',
@@ -48,6 +51,7 @@ const ids: Record<string, string> = {
   port: '80',
   registry: 'registry.one.test',
   disk: 'named',
+  name: 'of-all-teams',
   diskSnapshot: 'named',
 };
 const BODIES: Record<string, () => unknown> = {

@@ -16,6 +16,8 @@ import type { Disks } from '../disks/disks.ts';
 import type { Documentation } from '../documentation/documentation.ts';
 import type { EgressRules } from '../egress/egress-rules.ts';
 import type { Grants } from '../egress/grants.ts';
+import type { NamedSecrets } from '../egress/named-secrets/named-secrets.ts';
+import type { SecretValues } from '../egress/named-secrets/secret-values.ts';
 import type { SecretDigest } from '../egress/secret-digest.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RateLimiter } from '../limits/rate-limiter.ts';
@@ -59,6 +61,8 @@ export interface HttpParts {
   grants: Grants;
   environments: Environments;
   secretDigest: SecretDigest;
+  namedSecrets: NamedSecrets;
+  secretValues: SecretValues;
   registries: Registries;
   imageUses: ImageUses;
   runner: RunnerClient;

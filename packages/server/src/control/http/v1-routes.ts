@@ -61,6 +61,10 @@ import { addResumeRun } from './endpoints/copies/resume-run.ts';
 import { addRollbackRun } from './endpoints/copies/rollback-run.ts';
 import { addShellWebSocket } from './endpoints/exec/shell-websocket.ts';
 import { addTerminalWebSocket } from './endpoints/exec/terminal-websocket.ts';
+import { addDeleteSecret } from './endpoints/secrets/delete-secret.ts';
+import { addGetSecret } from './endpoints/secrets/get-secret.ts';
+import { addListSecrets } from './endpoints/secrets/list-secrets.ts';
+import { addPutSecret } from './endpoints/secrets/put-secret.ts';
 import { addCreateWebhook } from './endpoints/webhooks/create-webhook.ts';
 import { addListWebhooks } from './endpoints/webhooks/list-webhooks.ts';
 import { addGetWebhook } from './endpoints/webhooks/get-webhook.ts';
@@ -145,6 +149,10 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addPutRegistry,
   addListRegistries,
   addDeleteRegistry,
+  addPutSecret,
+  addListSecrets,
+  addGetSecret,
+  addDeleteSecret,
 ];
 
 export function addV1Routes(v1: App, parts: HttpParts): void {

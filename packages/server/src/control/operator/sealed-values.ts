@@ -6,6 +6,7 @@ import { sql } from 'kysely';
 import { bindTeamSecret } from '../audit/team-secrets.ts';
 import type { Database } from '../db/database.ts';
 import { bindGrant } from '../egress/grants.ts';
+import { bindNamedSecret } from '../egress/named-secrets/secret-values.ts';
 import { bindRegistryPassword } from '../registries/registries.ts';
 import { bindWebhookSecret } from '../webhooks/webhook-secret.ts';
 import { bindEnvironment } from '../sandbox/environment/environments.ts';
@@ -49,6 +50,12 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     key: ['sandbox_id', 'service'],
     through: { table: 'sandboxes', column: 'sandbox_id' },
     bind: (row) => bindGrant({ id: nth(row, 0), organization_id: row.organization_id }, nth(row, 1)),
+  },
+  {
+    table: 'named_secrets',
+    column: 'sealed_value',
+    key: ['organization_id', 'name'],
+    bind: (row) => bindNamedSecret(row.organization_id, nth(row, 1)),
   },
   {
     table: 'webhooks',

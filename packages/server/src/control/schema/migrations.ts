@@ -10,6 +10,7 @@ import { createDisks } from '../disks/disks-migration.ts';
 import { egressGenerationMigration } from '../egress/egress-generation-migration.ts';
 import { createEvents } from '../events/events-migration.ts';
 import { egressMigration } from '../egress/egress-migration.ts';
+import { namedSecretsMigration } from '../egress/named-secrets/named-secrets-migration.ts';
 import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
@@ -98,4 +99,5 @@ export const MIGRATIONS: Record<string, Migration> = {
       await createWebhooks(db);
     },
   },
+  '0022_named_secrets': namedSecretsMigration,
 };

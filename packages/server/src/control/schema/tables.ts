@@ -21,6 +21,7 @@ import type {
 import type { CommandTable } from '../commands/command-tables.ts';
 import type { DiskSnapshotTable, DiskTable } from '../disks/disk-tables.ts';
 import type { EgressCursorTable, SandboxCredentialTable } from '../egress/egress-tables.ts';
+import type { NamedSecretTable } from '../egress/named-secrets/named-secret-tables.ts';
 import type {
   EventCounterTable,
   EventGapTable,
@@ -62,6 +63,7 @@ export interface Tables {
   commands: CommandTable;
   disks: DiskTable;
   disk_snapshots: DiskSnapshotTable;
+  named_secrets: NamedSecretTable;
   sandbox_credentials: SandboxCredentialTable;
   egress_cursors: EgressCursorTable;
   pending_events: PendingEventTable;

@@ -42,6 +42,8 @@ const OF_ORGANIZATION: ReadonlySet<string> = new Set([
   'testWebhook',
   'listDeliveries',
   'retryDelivery',
+  'putSecret',
+  'deleteSecret',
 ]);
 /** Operations that would remove what the others need. */
 const ENDS: ReadonlySet<string> = new Set([
@@ -61,6 +63,7 @@ const ids: Record<string, string> = {
   previewId: 'prev0',
   delivery: 'msg0',
   disk: 'data',
+  name: 'of-all-teams',
   diskSnapshot: 'clean',
 };
 
@@ -72,6 +75,7 @@ before(async () => {
   keys.teamOnly = await makeKey({ team_only: true });
   const { body: run } = await call('POST', '/v1/runs', keys.full, { image: 'node:22-slim' });
   const { body: snapshot } = await call('POST', `/v1/runs/${run.id}/snapshot`, keys.full, {});
+  await call('PUT', `/v1/secrets/${ids['name']}`, keys.full, { value: 'v' });
   await call('POST', '/v1/disks', keys.full, { name: ids['disk'], size_gb: 1 });
   await call('POST', `/v1/disks/${ids['disk']}/snapshots`, keys.full, { name: ids['diskSnapshot'] });
   const webhook = await call('POST', '/v1/webhooks', keys.full, { url: 'https://one.test/' });
@@ -118,6 +122,7 @@ async function readEverything(): Promise<unknown> {
     lists: await Promise.all(
       lists.map(async (path) => ((await read(path)) as { id?: string }[]).map(({ id }) => id)),
     ),
+    secrets: await read('/v1/secrets'),
     previews: await read(`/v1/runs/${ids['run']}/previews`),
     // Not what the runner measures meanwhile.
     disks: (await read('/v1/disks')).map(({ name, status, size_gb }: DiskRecord) => ({

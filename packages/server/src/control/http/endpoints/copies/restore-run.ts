@@ -11,7 +11,14 @@ export function addRestoreRun(
   app: App,
   parts: Pick<
     HttpParts,
-    'sandboxes' | 'snapshots' | 'idempotency' | 'openRequests' | 'runner' | 'rules' | 'secretDigest'
+    | 'sandboxes'
+    | 'snapshots'
+    | 'idempotency'
+    | 'openRequests'
+    | 'runner'
+    | 'rules'
+    | 'secretDigest'
+    | 'secretValues'
   >,
 ): void {
   const { sandboxes, snapshots } = parts;
@@ -27,14 +34,14 @@ export function addRestoreRun(
       response: answers(201, SandboxRecord, [400, 401, 402, 404, 409, 413, 422, 429, 502, 503]),
     },
     handler: async (request, reply) => {
-      const { reach, teamId, body } = request;
+      const { organizationId, reach, teamId, body } = request;
       const answer = await createOnce(parts, request, reply, {
         body: parts.secretDigest.hide(body),
         newSubjectId: newSandboxId,
         create: (id) =>
           createFor(request, [id], async () => {
             const record = await snapshots.use(reach, body.snapshot_id, async (snapshot) => {
-              const egress = await readRequestedEgress(body, parts);
+              const egress = await readRequestedEgress(organizationId, body, parts);
               return sandboxes.restore({ id, snapshot, teamId, request: body, egress });
             });
             return { status: 201, body: record };

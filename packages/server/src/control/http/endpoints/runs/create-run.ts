@@ -9,7 +9,10 @@ import { createFor } from '../../serving/in-process-fetch.ts';
 
 export function addCreateRun(
   app: App,
-  parts: Pick<HttpParts, 'sandboxes' | 'idempotency' | 'openRequests' | 'runner' | 'rules' | 'secretDigest'>,
+  parts: Pick<
+    HttpParts,
+    'sandboxes' | 'idempotency' | 'openRequests' | 'runner' | 'rules' | 'secretDigest' | 'secretValues'
+  >,
 ): void {
   const { sandboxes } = parts;
   app.route({
@@ -31,7 +34,7 @@ export function addCreateRun(
         newSubjectId: newSandboxId,
         create: (id) =>
           createFor(request, [id], async () => {
-            const egress = await readRequestedEgress(body, parts);
+            const egress = await readRequestedEgress(organizationId, body, parts);
             return { status: 201, body: await sandboxes.create({ owner, reach, id, request: body, egress }) };
           }),
         find: (id) => sandboxes.findSubject(reach, id),
