@@ -1,0 +1,50 @@
+"""What differs between the two clients beyond `async` and `await`. The synchronous one has a module of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, BinaryIO, TypeVar
+
+Value = TypeVar("Value")
+
+Listener = Callable[[str], object]
+"""Called with a piece of output. It may be a coroutine function; the command then waits for it."""
+ByteSource = BinaryIO | Iterable[bytes] | AsyncIterable[bytes]
+
+INTERRUPTS: tuple[type[BaseException], ...] = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
+"""What ends a call from outside. On Ctrl-C, `asyncio.run` cancels the task."""
+READ_BYTES = 65_536
+
+sleep = asyncio.sleep
+
+
+async def shielded(work: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
+    """Does work that a cancellation of the caller does not interrupt."""
+    return await asyncio.shield(asyncio.ensure_future(work()))
+
+
+async def call_listener(listener: Listener | None, text: str) -> None:
+    result = listener(text) if listener is not None else None
+    if inspect.isawaitable(result):
+        await result
+
+
+async def read_chunks(source: ByteSource) -> AsyncIterator[bytes]:
+    """Yields the bytes of a file or an iterable. A file is read in a thread, so that it does not block the loop."""
+    if isinstance(source, AsyncIterable):
+        async for chunk in source:
+            yield require_bytes(chunk)
+    elif hasattr(source, "read"):
+        while chunk := await asyncio.to_thread(source.read, READ_BYTES):
+            yield require_bytes(chunk)
+    else:
+        for chunk in source:
+            yield require_bytes(chunk)
+
+
+def require_bytes(chunk: object) -> bytes:
+    if isinstance(chunk, bytes | bytearray | memoryview):
+        return bytes(chunk)
+    raise TypeError("content must yield bytes: open the file in binary mode")
