@@ -177,7 +177,7 @@ async function runPythonTests({ pythonClient }, { print }) {
   const { exitCode, expired } = await runLive(pythonClient, ['-m', 'pytest', '-v', 'tests'], {
     timeoutMs,
     cwd: PYTHON_CLIENT,
-    env: { PYTHONPATH: join(PYTHON_CLIENT, 'src'), PYTHONDONTWRITEBYTECODE: '1' },
+    env: { PYTHONDONTWRITEBYTECODE: '1' },
     onLine: (line) => lines.accept(line),
   });
   return {
