@@ -1,0 +1,69 @@
+"""The client has the calls of the TypeScript client, and the examples of its pages are valid."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import coppice
+from coppice._sync.commands import SandboxCommands
+
+REPOSITORY = Path(__file__).parent.parent.parent.parent
+SOURCES = REPOSITORY / "packages" / "sdk" / "src"
+PAGES = ["README.md", "docs/guides/python.md", "clients/python/README.md"]
+
+# The classes of the TypeScript client, with the files that declare their methods.
+CLASSES = {
+    "Coppice": ["coppice.ts"],
+    "Sandbox": ["sandbox/sandbox.ts", "sandbox/sandbox-egress.ts", "sandbox/sandbox-guest.ts"],
+    "Command": ["commands/command.ts"],
+    "commands": ["commands/sandbox-commands.ts"],
+    "sandboxes": ["sandbox/sandboxes.ts"],
+    "snapshots": ["sandbox/snapshots.ts"],
+    "images": ["images.ts"],
+    "registries": ["registries.ts"],
+}
+# They need WebSockets; or make a client of their own, for which Python has `Coppice().sandboxes`.
+ABSENT = {"spawn", "shell", "terminal", "Sandbox.create", "Sandbox.get", "Sandbox.restore"}
+METHOD = re.compile(r"^  (?:static )?(?:async )?(\w+)(?:<[^(]*>)?\(", re.MULTILINE)
+EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def find_class(name: str) -> type[object]:
+    client = coppice.Coppice(api_key="cop_live_us_x")
+    if name == "commands":
+        return SandboxCommands
+    found: type[object] = type(getattr(client, name)) if name.islower() else getattr(coppice, name)
+    return found
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_method_of_the_typescript_client_has_its_counterpart(name: str) -> None:
+    methods = {method for file in CLASSES[name] for method in METHOD.findall((SOURCES / file).read_text())}
+    assert len(methods) > 2, "the methods are found"
+    wanted = {method for method in methods if not ABSENT & {method, f"{name}.{method}"}} - {"constructor"}
+    snake = {re.sub(r"(?<=[a-z])([A-Z])", r"_\1", method).lower() for method in wanted}
+    assert sorted(method for method in snake if not hasattr(find_class(name), method)) == []
+
+
+def test_the_examples_of_the_pages_are_well_typed(tmp_path: Path) -> None:
+    count = 0
+    for page in PAGES:
+        for example in EXAMPLE.findall((REPOSITORY / page).read_text()):
+            count += 1
+            # Parts of a program use these names.
+            prelude = "" if "import" in example else "from coppice import Sandbox\nsandbox: Sandbox\n"
+            (tmp_path / f"example_{count}.py").write_text(prelude + example)
+    assert count > 8, "the examples are found"
+    result = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--cache-dir", str(tmp_path), str(tmp_path)],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.stdout, result.returncode) == ("", 0), result.stderr
