@@ -121,7 +121,10 @@ func (c *command) pass(ctx context.Context, input io.Reader, isLast bool) error 
 		_ = stdin.SetWriteDeadline(time.Time{})
 	}
 	if err == nil && isLast {
-		err = stdin.Close()
+		// A command may end as soon as it has read the input, and its end closes stdin, too.
+		if err = stdin.Close(); errors.Is(err, os.ErrClosed) {
+			return nil
+		}
 	}
 	return explainWrite(err)
 }

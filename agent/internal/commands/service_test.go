@@ -201,6 +201,35 @@ func TestInputArrivesInOrderFromSeveralClients(t *testing.T) {
 	m.Ask("POST", "/commands/stdin?id=a", "late").ExpectError(409, "invalid_state", "closed")
 }
 
+// lateEnd is input whose end follows that of the command.
+type lateEnd struct {
+	text  io.Reader
+	ended <-chan struct{}
+}
+
+func (l lateEnd) Read(into []byte) (int, error) {
+	count, err := l.text.Read(into)
+	if err == io.EOF {
+		<-l.ended
+	}
+	return count, err
+}
+
+func TestTheEndOfInputIsAcceptedWhenTheCommandHasReadItAndEnded(t *testing.T) {
+	m := newMachine(t)
+	m.start("a", `read line; echo "got $line"`, map[string]any{"keep_stdin": true})
+	c, err := m.service.table.find("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.write(context.Background(), lateEnd{text: strings.NewReader("it\n"), ended: c.ended}, true); err != nil {
+		t.Error(err)
+	}
+	if got := m.output("a", 0, true); got.stdout != "got it\n" {
+		t.Errorf("%q", got.stdout)
+	}
+}
+
 func TestInputOfTheStartIsEnded(t *testing.T) {
 	m := newMachine(t)
 	m.start("a", "cat; echo done", map[string]any{"stdin": "text "})
