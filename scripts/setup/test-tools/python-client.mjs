@@ -25,7 +25,8 @@ export async function ensurePythonClientTools() {
   const directory = await withLock({ path: REQUIREMENTS, flags: 'r' }, () =>
     ensureArtefact({
       parent: join(REPOSITORY, '.cache', 'tools', 'python-client'),
-      kept: 1,
+      // A test run of the former requirements may still use the venv before this one.
+      kept: 2,
       recipe: { version: 1, python, requirements },
       build: (target) => install(python.path, target),
     }),

@@ -8,6 +8,7 @@
 `Coppice` blocks; `AsyncCoppice` is for asyncio. Both have the same methods.
 """
 
+from coppice import models
 from coppice._async.byte_stream import AsyncByteStream
 from coppice._async.client import AsyncCoppice
 from coppice._async.command_reader import AsyncCommandReader
@@ -31,7 +32,6 @@ from coppice._sync.sandboxes import DEFAULT_IMAGE
 from coppice.audit import AuditEntry, AuditProblem, AuditVerdict, parse_audit_line, verify_audit
 from coppice.errors import CoppiceError
 from coppice.models import *  # noqa: F403
-from coppice.models import __all__ as _records
 
 __all__ = [
     "DEFAULT_BASE_URL",
@@ -64,5 +64,5 @@ __all__ = [
     "Sandbox",
     "parse_audit_line",
     "verify_audit",
-    *_records,
 ]
+__all__ += models.__all__

@@ -7,7 +7,7 @@ from typing import Literal
 
 from coppice._async.byte_stream import AsyncByteStream
 from coppice._async.paged_list import AsyncPagedList
-from coppice._async.runtime import ByteSource
+from coppice._async.runtime import Content
 from coppice._async.transport import AsyncTransport
 from coppice._async.upload import send_content
 from coppice._core.call import Call, create_call, json_call
@@ -142,9 +142,7 @@ class AsyncDisks:
         body = {"snapshot": snapshot, "name": name}
         return await self._create(f"{disk_path(disk)}/fork", body, idempotency_key)
 
-    async def import_disk(
-        self, name: str, content: str | bytes | ByteSource, *, format: DiskImageFormat | None = None
-    ) -> DiskInfo:
+    async def import_disk(self, name: str, content: Content, *, format: DiskImageFormat | None = None) -> DiskInfo:
         """Makes a new disk from a disk image with an ext4 file system. The call is not retried.
 
         Example:

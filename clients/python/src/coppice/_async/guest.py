@@ -8,7 +8,7 @@ from coppice._async.byte_stream import AsyncByteStream
 from coppice._async.command_stream import AsyncCommandStream, exec_with_listeners
 from coppice._async.commands import AsyncSandboxCommands
 from coppice._async.paged_list import AsyncPagedList
-from coppice._async.runtime import ByteSource, Listener
+from coppice._async.runtime import Content, Listener
 from coppice._async.transport import AsyncTransport
 from coppice._async.upload import send_content
 from coppice._core.answers import MAX_BUFFERED_BYTES, too_large
@@ -97,7 +97,7 @@ class AsyncSandboxGuest:
     async def upload(
         self,
         path: str,
-        content: str | bytes | ByteSource,
+        content: Content,
         *,
         mode: int | str | None = None,
         user: str | None = None,

@@ -15,6 +15,8 @@ ByteSource = BinaryIO | Iterable[bytes] | AsyncIterable[bytes]
 
 INTERRUPTS: tuple[type[BaseException], ...] = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
 """What ends a call from outside. On Ctrl-C, `asyncio.run` cancels the task."""
+Content = str | bytes | bytearray | memoryview | ByteSource
+"""Content of an upload. A text is written as UTF-8."""
 READ_BYTES = 65_536
 
 sleep = asyncio.sleep

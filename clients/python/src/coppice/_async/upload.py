@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from coppice._async.runtime import ByteSource, read_chunks
+from coppice._async.runtime import Content, read_chunks
 from coppice._async.transport import AsyncTransport
 from coppice._core.call import Call
 
@@ -16,9 +16,7 @@ Value = TypeVar("Value")
 _SLOWEST_BYTES_PER_SECOND = 32_768
 
 
-async def send_content(
-    transport: AsyncTransport, call: Call, content: str | bytes | ByteSource, parse: Callable[[Any], Value]
-) -> Value:
+async def send_content(transport: AsyncTransport, call: Call, content: Content, parse: Callable[[Any], Value]) -> Value:
     """Sends the request with the content as its body."""
     timeout_s = transport.timeout_s if call.timeout_s is None else call.timeout_s
     call = replace(call, headers={"content-type": "application/octet-stream"})

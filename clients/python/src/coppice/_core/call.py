@@ -26,7 +26,8 @@ class Call:
     query: str = ""
     """With its `?`, or empty."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    content: bytes | Iterable[bytes] | AsyncIterable[bytes] | None = None
+    content: bytes | Iterable[bytes] | AsyncIterable[bytes] | None = field(default=None, repr=False)
+    """Not shown, because it may hold a password."""
     idempotent: bool
     """True if carrying out the request twice has the same effect as once. Only such a request is retried."""
     timeout_s: float | None = None

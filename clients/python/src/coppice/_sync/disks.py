@@ -11,7 +11,7 @@ from coppice._core.paths import build_query, disk_path, encode_segment, require_
 from coppice._core.records import parse_list, parse_record
 from coppice._sync.byte_stream import ByteStream
 from coppice._sync.paged_list import PagedList
-from coppice._sync.runtime import ByteSource
+from coppice._sync.runtime import Content
 from coppice._sync.transport import Transport
 from coppice._sync.upload import send_content
 from coppice.errors import CoppiceError
@@ -137,9 +137,7 @@ class Disks:
         body = {"snapshot": snapshot, "name": name}
         return self._create(f"{disk_path(disk)}/fork", body, idempotency_key)
 
-    def import_disk(
-        self, name: str, content: str | bytes | ByteSource, *, format: DiskImageFormat | None = None
-    ) -> DiskInfo:
+    def import_disk(self, name: str, content: Content, *, format: DiskImageFormat | None = None) -> DiskInfo:
         """Makes a new disk from a disk image with an ext4 file system. The call is not retried.
 
         Example:

@@ -21,7 +21,7 @@ from coppice._sync.byte_stream import ByteStream
 from coppice._sync.command_stream import CommandStream, exec_with_listeners
 from coppice._sync.commands import SandboxCommands
 from coppice._sync.paged_list import PagedList
-from coppice._sync.runtime import ByteSource, Listener
+from coppice._sync.runtime import Content, Listener
 from coppice._sync.transport import Transport
 from coppice._sync.upload import send_content
 from coppice.models import ExecResult, FileEntry, Preview, PreviewInfo, Ticket, UploadResult
@@ -98,7 +98,7 @@ class SandboxGuest:
     def upload(
         self,
         path: str,
-        content: str | bytes | ByteSource,
+        content: Content,
         *,
         mode: int | str | None = None,
         user: str | None = None,

@@ -14,6 +14,8 @@ ByteSource = BinaryIO | Iterable[bytes]
 
 INTERRUPTS: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit)
 """What ends a call from outside: Ctrl-C, or a signal handler that exits."""
+Content = str | bytes | bytearray | memoryview | ByteSource
+"""Content of an upload. A text is written as UTF-8."""
 READ_BYTES = 65_536
 
 sleep = time.sleep

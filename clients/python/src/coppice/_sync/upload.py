@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from coppice._core.call import Call
-from coppice._sync.runtime import ByteSource, read_chunks
+from coppice._sync.runtime import Content, read_chunks
 from coppice._sync.transport import Transport
 
 Value = TypeVar("Value")
@@ -17,9 +17,7 @@ Value = TypeVar("Value")
 _SLOWEST_BYTES_PER_SECOND = 32_768
 
 
-def send_content(
-    transport: Transport, call: Call, content: str | bytes | ByteSource, parse: Callable[[Any], Value]
-) -> Value:
+def send_content(transport: Transport, call: Call, content: Content, parse: Callable[[Any], Value]) -> Value:
     """Sends the request with the content as its body."""
     timeout_s = transport.timeout_s if call.timeout_s is None else call.timeout_s
     call = replace(call, headers={"content-type": "application/octet-stream"})
