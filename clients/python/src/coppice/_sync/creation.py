@@ -17,7 +17,7 @@ from coppice.models import SandboxInfo
 
 parse_sandbox = parse_record(SandboxInfo)
 
-# Longest delay of an interrupted create: its sandbox is destroyed first.
+# For each of the two requests that end the sandbox of an interrupted create.
 _CLEANUP_S = 60.0
 
 
