@@ -24,7 +24,7 @@ def test_exec_returns_exit_code_and_output(sandbox: Sandbox) -> None:
     late = sandbox.exec("sleep 60", timeout=1)
     assert (late.exit_code, late.timed_out) == (124, True)
     with pytest.raises(CoppiceError) as caught:
-        sandbox.exec("true", user="nobody-of-this-name")
+        sandbox.exec("true", user="absent-user")
     assert caught.value.status == 400
 
 
