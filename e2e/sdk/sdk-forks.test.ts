@@ -74,7 +74,7 @@ describe('copies of a sandbox through the client', () => {
     const { sizeBytes, boundTo, createdAt, ...rest } = snapshot;
     const { image, vcpus, memMiB, diskMiB } = parent.record;
     const shape = { image, vcpus, memMiB, diskMiB, disk: null };
-    assert.deepEqual(rest, { id: snapshot.id, runId: parent.id, name: 'before', ...shape });
+    assert.deepEqual(rest, { id: snapshot.id, runId: parent.id, name: 'before', expiresAt: null, ...shape });
     assert.ok(sizeBytes > 0 && Object.keys(boundTo).length > 0);
     assert.ok(Math.abs(Date.parse(createdAt) - Date.now()) < 60_000);
     assert.deepEqual(await client.snapshots.list({ runId: parent.id }), [snapshot]);

@@ -72,7 +72,7 @@ describe('commands that outlive their client', () => {
       Array.from({ length: LINES }, (_, index) => index + 1),
     );
 
-  test('a start answers at once, and the command goes on without any connection', async () => {
+  test('a start answers at once, and the command continues without any connection', async () => {
     const { id } = await sandbox.commands.start('sleep 1; echo done; echo bad >&2; exit 5', { tag: 'a job' });
     await delay(1500);
     const command = await sandbox.commands.get(id);
@@ -182,7 +182,7 @@ describe('commands that outlive their client', () => {
     }
   });
 
-  test('at full speed it fills neither memory nor disk, and what was dropped is told', async () => {
+  test('at full speed it fills neither memory nor disk, and the dropped output is counted', async () => {
     const [memory, disk] = [await guestMemoryMiB(), await usedMiB()];
     const command = await sandbox.commands.start(`yes 0123456789abcde | head -c ${FLOOD_BYTES}`);
     const { exitCode, outputBytes, droppedBytes } = await command.wait();

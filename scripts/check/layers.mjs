@@ -51,6 +51,7 @@ export const LAYERS = [
         'egress',
         'images',
         'limits',
+        'metrics',
         'operator',
         'ports',
         'registries',
@@ -76,6 +77,7 @@ export const LAYERS = [
     layers: [
       ['.'],
       ['http'],
+      ['metrics'],
       ['driver'],
       ['accelerator', 'capacity', 'snapshot'],
       ['workspace'],

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,6 +33,17 @@ func RunReaper() *reap.Reaper {
 	reaper := reap.New()
 	go reaper.Run()
 	return reaper
+}
+
+// OpenNull opens /dev/null until the end of the test.
+func OpenNull(t *testing.T) *os.File {
+	t.Helper()
+	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = null.Close() })
+	return null
 }
 
 // Machine is a router behind HTTP/2 on a pipe.

@@ -3,6 +3,7 @@ package commands
 import (
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -17,23 +18,26 @@ const (
 	diskParts = 8
 )
 
-// budget is what the files of all outputs may use of the scratch disk together.
+// budget is what the files of all outputs may use of the scratch disk together. An output calls it without holding its own
+// lock, so that it may take that of any other.
 type budget struct {
 	// create makes a file without a name on the scratch disk.
 	create func() (*os.File, error)
-	// evict frees the output of a command that has ended. It returns false if there is none.
-	evict func() bool
 	// atMost is the limit on a large disk.
 	atMost int64
+
+	// balancing is held by the output that frees what another one uses.
+	balancing sync.Mutex
 
 	mu    sync.Mutex
 	limit int64
 	used  int64
-	files int64
+	// files are the outputs that have one, in the order in which they got it.
+	files []*output
 }
 
 // open makes a file for an output.
-func (b *budget) open() (*os.File, error) {
+func (b *budget) open(o *output) (*os.File, error) {
 	file, err := b.create()
 	if err != nil {
 		return nil, err
@@ -48,13 +52,13 @@ func (b *budget) open() (*os.File, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.limit = limit
-	b.files++
+	b.files = append(b.files, o)
 	return file, nil
 }
 
-func (b *budget) close(file *os.File) {
+func (b *budget) close(o *output, file *os.File) {
 	b.mu.Lock()
-	b.files--
+	b.files = slices.DeleteFunc(b.files, func(other *output) bool { return other == o })
 	b.mu.Unlock()
 	process.CloseLogged(file)
 }
@@ -65,21 +69,46 @@ func (b *budget) add(bytes int64) {
 	b.used += bytes
 }
 
-// mustShrink returns whether an output that is written, of this size, must drop something. Outputs of commands that have
-// ended go first. An output below its share is left to those above theirs.
-func (b *budget) mustShrink(size int64) bool {
-	for b.isExceeded() {
-		if !b.evict() {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return size > b.limit/max(1, b.files)
-		}
-	}
-	return false
-}
-
 func (b *budget) isExceeded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.used > b.limit
+}
+
+// balance frees output until the limit holds: first all of commands that have ended, the oldest before the others, then
+// the oldest part of the largest output.
+func (b *budget) balance() {
+	if !b.isExceeded() {
+		return
+	}
+	b.balancing.Lock()
+	defer b.balancing.Unlock()
+	for b.isExceeded() {
+		victim, hasEnded := b.choose()
+		switch {
+		case victim == nil:
+			return
+		case hasEnded:
+			victim.discard()
+		case !victim.shrink():
+			return
+		}
+	}
+}
+
+func (b *budget) choose() (victim *output, hasEnded bool) {
+	b.mu.Lock()
+	files := slices.Clone(b.files)
+	b.mu.Unlock()
+	var largest int64
+	for _, o := range files {
+		size, hasEnded := o.extent()
+		if hasEnded {
+			return o, true
+		}
+		if size > largest {
+			victim, largest = o, size
+		}
+	}
+	return victim, false
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"coppice/agent/internal/fault"
-	"coppice/agent/internal/frame"
 	"coppice/agent/internal/process"
 	"coppice/agent/internal/stream"
 )
@@ -64,21 +63,16 @@ func (c *command) hasEnded() bool {
 
 // attend keeps the output of a started command until it ends, and then calls done.
 func (c *command) attend(done func()) error {
-	stdout, outErr := stream.NewPump(frame.Stdout, c.piped.Stdout, c.output)
-	stderr, errErr := stream.NewPump(frame.Stderr, c.piped.Stderr, c.output)
-	if err := errors.Join(outErr, errErr); err != nil {
+	pumps, err := stream.NewPumps(c.piped.Stdout, c.piped.Stderr, c.output)
+	if err != nil {
 		c.piped.Child.KillGroup()
 		return err
 	}
-	go stdout.Run()
-	go stderr.Run()
+	pumps.Start()
 	go func() {
 		<-c.piped.Child.Ended()
 		timedOut := c.limit.End()
-		stdout.Stop()
-		stderr.Stop()
-		<-stdout.Sent()
-		<-stderr.Sent()
+		pumps.Finish()
 		if c.piped.Stdin != nil {
 			process.CloseLogged(c.piped.Stdin)
 		}

@@ -19,6 +19,8 @@ const (
 	markBytes = 64 << 10
 	// punchBytes is how much of the file is freed at once.
 	punchBytes = 256 << 10
+	// maxFileBytes is less than what a file system can address, though the first parts of a file are freed.
+	maxFileBytes = 1 << 40
 )
 
 // output keeps the newest output of one command, as frames one after the other:
@@ -37,7 +39,9 @@ type output struct {
 	end   mark
 	// memory holds the frames if file is nil.
 	memory []byte
-	file   *os.File
+	// file holds the frame of offset base at its begin. A file has no more than maxFileBytes.
+	file *os.File
+	base int64
 	// punched is the offset up to which the file has been freed.
 	punched int64
 	// retryAt is the offset at which a file is tried again.
@@ -54,6 +58,11 @@ func newOutput(limit int64, shared *budget) *output {
 
 // Send adds a frame. It never waits for a reader: a command without a client must not stand still.
 func (o *output) Send(encoded []byte) {
+	o.send(encoded)
+	o.shared.balance()
+}
+
+func (o *output) send(encoded []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.end.offset-o.marks[len(o.marks)-1].offset >= markBytes {
@@ -78,7 +87,7 @@ func (o *output) finish() {
 func (o *output) discard() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.dropAll(o.end)
+	o.dropAll()
 	o.notify()
 }
 
@@ -96,6 +105,9 @@ func (o *output) notify() {
 
 // keep stores a frame at the end.
 func (o *output) keep(encoded []byte) {
+	if o.file != nil && o.end.offset-o.base > maxFileBytes {
+		o.dropAll()
+	}
 	if o.file == nil {
 		o.memory = append(o.memory, encoded...)
 		if len(o.memory) > memoryBytes && o.end.offset >= o.retryAt {
@@ -103,23 +115,23 @@ func (o *output) keep(encoded []byte) {
 		}
 		return
 	}
-	_, err := o.file.WriteAt(encoded, o.end.offset)
+	_, err := o.file.WriteAt(encoded, o.end.offset-o.base)
 	if err == nil {
 		o.shared.add(int64(len(encoded)))
 		return
 	}
 	slog.Warn("output of a command is dropped", "error", err)
-	o.dropAll(o.end)
+	o.dropAll()
 	o.retryAt = o.end.offset + memoryBytes
 	o.memory = append(o.memory, encoded...)
 }
 
 func (o *output) moveToFile() {
 	start := o.marks[0].offset
-	file, err := o.shared.open()
+	file, err := o.shared.open(o)
 	if err == nil {
-		if _, err = file.WriteAt(o.memory, start); err != nil {
-			o.shared.close(file)
+		if _, err = file.WriteAt(o.memory, 0); err != nil {
+			o.shared.close(o, file)
 		}
 	}
 	if err != nil {
@@ -128,7 +140,7 @@ func (o *output) moveToFile() {
 		return
 	}
 	o.shared.add(int64(len(o.memory)))
-	o.file, o.memory, o.punched = file, nil, start
+	o.file, o.memory, o.base, o.punched = file, nil, start, start
 }
 
 // reduce drops the oldest output until the limits hold.
@@ -137,13 +149,35 @@ func (o *output) reduce() {
 		o.reduceMemory()
 		return
 	}
-	for len(o.marks) > 1 && (o.size() > o.limit || o.shared.mustShrink(o.size())) {
+	for len(o.marks) > 1 && o.size() > o.limit {
 		o.marks = o.marks[1:]
 		o.punch(punchBytes)
 	}
 }
 
 func (o *output) size() int64 { return o.end.offset - o.marks[0].offset }
+
+// extent returns how much is kept, and whether the command has ended.
+func (o *output) extent() (size int64, hasEnded bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.size(), o.isEnded
+}
+
+// shrink frees some of the oldest output. It returns false if there is too little.
+func (o *output) shrink() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.file == nil {
+		return true // it has been discarded meanwhile
+	}
+	before := o.punched
+	for len(o.marks) > 1 && o.punched == before {
+		o.marks = o.marks[1:]
+		o.punch(min(punchBytes, o.size()))
+	}
+	return o.punched > before
+}
 
 // reduceMemory drops whole frames. The first mark moves to the first frame that is kept.
 func (o *output) reduceMemory() {
@@ -169,7 +203,7 @@ func (o *output) punch(atLeast int64) {
 	if start-o.punched < atLeast {
 		return
 	}
-	err := unix.Fallocate(int(o.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, o.punched, start-o.punched)
+	err := unix.Fallocate(int(o.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, o.punched-o.base, start-o.punched)
 	if err != nil {
 		slog.Warn("output of a command is not freed", "error", err)
 	}
@@ -177,11 +211,11 @@ func (o *output) punch(atLeast int64) {
 	o.punched = start
 }
 
-// dropAll forgets everything before a mark, which is the end.
-func (o *output) dropAll(end mark) {
+// dropAll forgets everything up to the end.
+func (o *output) dropAll() {
 	if o.file != nil {
-		o.shared.add(o.punched - end.offset)
-		o.shared.close(o.file)
+		o.shared.add(o.punched - o.end.offset)
+		o.shared.close(o, o.file)
 	}
-	o.file, o.memory, o.marks = nil, nil, []mark{end}
+	o.file, o.memory, o.marks = nil, nil, []mark{o.end}
 }

@@ -19,7 +19,7 @@ import (
 func newBudget(t *testing.T, limit int64) *budget {
 	t.Helper()
 	directory := t.TempDir()
-	return &budget{atMost: limit, evict: func() bool { return false }, create: func() (*os.File, error) {
+	return &budget{atMost: limit, create: func() (*os.File, error) {
 		return os.OpenFile(directory, os.O_RDWR|unix.O_TMPFILE, 0o600)
 	}}
 }
@@ -170,7 +170,7 @@ func TestOutputsTogetherStayBelowTheirLimit(t *testing.T) {
 			o.Send(part)
 		}
 	}
-	if shared.used > 8<<20+4*punchBytes {
+	if shared.used > 8<<20 {
 		t.Fatal(shared.used)
 	}
 	for i, o := range outputs {
@@ -182,40 +182,68 @@ func TestOutputsTogetherStayBelowTheirLimit(t *testing.T) {
 
 func TestTheOutputOfACommandThatHasEndedGoesFirst(t *testing.T) {
 	shared := newBudget(t, 4<<20)
-	all := newTable()
-	shared.evict = all.evict
 	part := frame.Encode(frame.Stdout, make([]byte, stream.ChunkBytes))
-	commands := make([]*command, 3)
-	for i := range commands {
-		commands[i] = &command{id: string(rune('a' + i)), output: newOutput(1<<30, shared)}
-		if _, err := all.reserve(commands[i].id); err != nil {
-			t.Fatal(err)
-		}
-		all.add(commands[i])
-		for commands[i].output.size() < 1<<20 {
-			commands[i].output.Send(part)
+	outputs := make([]*output, 4)
+	for i := range outputs {
+		outputs[i] = newOutput(1<<30, shared)
+		for outputs[i].size() < 1<<20 && i < 3 {
+			outputs[i].Send(part)
 		}
 	}
-	all.end(commands[1])
-	all.end(commands[0])
-	running := commands[2].output
+	small, first, second, running := outputs[3], outputs[0], outputs[1], outputs[2]
+	small.Send(frame.Encode(frame.Stdout, []byte("small")))
+	small.finish()
+	first.finish()
+	second.finish()
 	for running.size() < 2<<20+1<<19 {
 		running.Send(part)
 	}
-	if _, err := all.find("b"); err == nil {
-		t.Fatal("the command that ended first is still there")
+	if _, dropped := first.counts(); dropped < 1<<19 {
+		t.Fatal("only", dropped, "bytes of the command that ended first are dropped")
 	}
-	if _, err := all.find("a"); err != nil {
-		t.Fatal(err)
+	for _, o := range []*output{second, running, small} {
+		if _, dropped := o.counts(); dropped != 0 {
+			t.Fatal(dropped, "bytes are dropped")
+		}
 	}
-	if _, dropped := running.counts(); dropped != 0 {
-		t.Fatal(dropped, "bytes of the command that runs are dropped")
+	if _, _, _, gaps := collect(t, first.readFrom(0)); gaps != 1 {
+		t.Fatal("a reader does not learn of it")
+	}
+}
+
+func TestSilentOutputsAboveTheirShareAreShrunk(t *testing.T) {
+	shared := newBudget(t, 8<<20)
+	part := frame.Encode(frame.Stdout, make([]byte, stream.ChunkBytes))
+	for range 64 {
+		o := newOutput(1<<30, shared)
+		for o.end.position < 2<<20 {
+			o.Send(part)
+		}
+	}
+	if shared.used > 8<<20 {
+		t.Fatal(shared.used)
+	}
+}
+
+func TestAFileThatIsFullIsFollowedByAnother(t *testing.T) {
+	o := newOutput(1<<20, newBudget(t, 1<<30))
+	part := frame.Encode(frame.Stdout, make([]byte, stream.ChunkBytes))
+	for range 4 {
+		o.Send(part)
+	}
+	o.base -= maxFileBytes // as after a terabyte
+	for range 4 {
+		o.Send(part)
+	}
+	out, _, begins, _ := collect(t, o.readFrom(0))
+	if o.file == nil || begins != 4*stream.ChunkBytes || len(out) != 4*stream.ChunkBytes {
+		t.Fatal(begins, len(out), o.file)
 	}
 }
 
 func TestASmallDiskLimitsAllOutputs(t *testing.T) {
 	shared := newBudget(t, 1<<50)
-	file, err := shared.open()
+	file, err := shared.open(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,5 +254,5 @@ func TestASmallDiskLimitsAllOutputs(t *testing.T) {
 	if size := int64(disk.Blocks) * disk.Bsize; shared.limit != size/diskParts {
 		t.Fatal(shared.limit, "of", size)
 	}
-	shared.close(file)
+	shared.close(nil, file)
 }

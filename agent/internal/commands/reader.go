@@ -114,6 +114,6 @@ func (o *output) read(content []byte, offset int64) error {
 		copy(content, o.memory[offset-o.marks[0].offset:])
 		return nil
 	}
-	_, err := o.file.ReadAt(content, offset)
+	_, err := o.file.ReadAt(content, offset-o.base)
 	return err
 }

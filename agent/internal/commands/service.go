@@ -34,8 +34,6 @@ const (
 	// minOutputBytes and maxOutputBytes limit what is kept of one output.
 	minOutputBytes = 1 << 20
 	maxOutputBytes = 1 << 30
-	// heartbeat is the time between empty lines of a watch.
-	heartbeat = 30 * time.Second
 )
 
 // Service runs commands in the guest's root.
@@ -58,9 +56,8 @@ type Options struct {
 
 // New returns a Service.
 func New(o Options) *Service {
-	all := newTable()
-	shared := &budget{create: o.CreateFile, evict: all.evict, atMost: sharedBytes}
-	return &Service{guest: o.Guest, launcher: o.Launcher, null: o.Null, table: all, budget: shared}
+	shared := &budget{create: o.CreateFile, atMost: sharedBytes}
+	return &Service{guest: o.Guest, launcher: o.Launcher, null: o.Null, table: newTable(), budget: shared}
 }
 
 // head is the body of a start. The id is the host's.
@@ -166,28 +163,25 @@ func (s *Service) List(w http.ResponseWriter, _ *http.Request) error {
 // Watch answers GET /commands/watch: a line of JSON for each command that has ended, and then for each that
 // ends. Empty lines show that the guest lives.
 func (s *Service) Watch(w http.ResponseWriter, r *http.Request) error {
-	control := http.NewResponseController(w)
-	w.Header().Set("content-type", "application/x-ndjson")
-	w.WriteHeader(http.StatusOK)
-	lines := json.NewEncoder(w)
-	beat := time.NewTicker(heartbeat)
+	lines := api.BeginLines(w)
+	beat := time.NewTicker(api.LineBeat)
 	defer beat.Stop()
 	var seen int64
 	for {
 		ends, last, changed := s.table.endsAfter(seen)
 		for _, c := range ends {
-			if err := lines.Encode(c.record()); err != nil {
+			if err := lines.Add(c.record()); err != nil {
 				return nil // the client has left
 			}
 		}
 		seen = last
-		if err := control.Flush(); err != nil {
+		if err := lines.Flush(); err != nil {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-beat.C:
-			if _, err := w.Write([]byte("\n")); err != nil {
+			if err := lines.Beat(); err != nil {
 				return nil
 			}
 		case <-r.Context().Done():
@@ -276,19 +270,6 @@ func (s *Service) Signal(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err := c.piped.Child.SignalGroup(signal); err != nil {
 		return fault.New(fault.InvalidState, "the command has ended")
-	}
-	api.WriteJSON(w, http.StatusOK, struct{}{})
-	return nil
-}
-
-// Remove answers DELETE /commands?id=: forgets a command that has ended, and its output.
-func (s *Service) Remove(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.table.find(r.URL.Query().Get("id"))
-	if err == nil {
-		err = s.table.remove(c)
-	}
-	if err != nil {
-		return err
 	}
 	api.WriteJSON(w, http.StatusOK, struct{}{})
 	return nil

@@ -41,16 +41,11 @@ type machine struct {
 
 func newMachine(t *testing.T) machine {
 	t.Helper()
-	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = null.Close() })
 	state := &guest.State{}
 	state.Set(guest.Settings{Env: map[string]string{"PATH": "/usr/bin:/bin"}, Workdir: "/"})
 	directory := t.TempDir()
 	service := New(Options{
-		Guest: state, Null: null,
+		Guest: state, Null: agenttest.OpenNull(t),
 		Launcher:   process.NewLauncher(process.Options{Reaper: reaper, Root: t.TempDir()}),
 		CreateFile: func() (*os.File, error) { return os.OpenFile(directory, os.O_RDWR|unix.O_TMPFILE, 0o600) },
 	})
@@ -62,7 +57,6 @@ func connect(t *testing.T, service *Service) machine {
 		return api.Router{
 			"POST /commands":        service.Start,
 			"GET /commands":         service.List,
-			"DELETE /commands":      service.Remove,
 			"GET /commands/watch":   service.Watch,
 			"GET /commands/output":  service.Output,
 			"POST /commands/stdin":  service.Stdin,
@@ -156,7 +150,9 @@ func TestACommandRunsWithoutAClientAndKeepsItsOutput(t *testing.T) {
 	if got.stdout != "begun\nend\n" || got.stderr != "err\n" || got.exit == nil || got.exit.ExitCode != 3 {
 		t.Fatalf("%+v", got)
 	}
-	if again := second.output("a", 6, false); again.stdout != "end\n" || again.exit.ExitCode != 3 || again.positions[0] != 6 {
+	// Which stream was read first is not known: they are two pipes.
+	again := second.output("a", 6, false)
+	if len(again.stdout+again.stderr) != 8 || again.exit.ExitCode != 3 || again.positions[0] != 6 {
 		t.Fatalf("%+v", again)
 	}
 	records := decode[[]record](t, second.Ask("GET", "/commands", ""))
@@ -321,15 +317,10 @@ func TestTooManyCommandsAreRefusedAndEndedOnesAreForgotten(t *testing.T) {
 		m.start(strconv.Itoa(i), "sleep 1000", nil)
 	}
 	m.request("more", "true", nil).ExpectError(409, "invalid_state", "128 commands")
-	m.Ask("DELETE", "/commands?id=0", "").ExpectError(409, "invalid_state", "runs")
 	for i := range maxRunning {
 		m.Ask("POST", "/commands/signal?id="+strconv.Itoa(i), `{"signal":"KILL"}`)
 		m.output(strconv.Itoa(i), 0, true)
 	}
-	agenttest.Eventually(t, "all ends are noted", func() bool {
-		return m.Ask("DELETE", "/commands?id="+strconv.Itoa(maxRunning-1), "").Answer.StatusCode == http.StatusOK
-	})
-	m.Ask("GET", "/commands/output?position=0&id="+strconv.Itoa(maxRunning-1), "").ExpectError(409, "invalid_state", "no command")
 	for i := range maxKept {
 		id := fmt.Sprint("later", i)
 		m.start(id, "true", nil)

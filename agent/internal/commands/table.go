@@ -85,28 +85,6 @@ func (t *table) end(c *command) {
 	t.changed = make(chan struct{})
 }
 
-// remove forgets a command that has ended.
-func (t *table) remove(c *command) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !slices.Contains(t.ends, c) {
-		return fault.New(fault.InvalidState, "command %q runs; signal it first", c.id)
-	}
-	t.forget(c)
-	return nil
-}
-
-// evict forgets the command that ended first, and its output. It returns false if none has ended.
-func (t *table) evict() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.ends) == 0 {
-		return false
-	}
-	t.forget(t.ends[0])
-	return true
-}
-
 func (t *table) forget(c *command) {
 	c.output.discard()
 	delete(t.byID, c.id)

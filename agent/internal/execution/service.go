@@ -11,7 +11,6 @@ package execution
 
 import (
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -81,15 +80,13 @@ type command struct {
 // attend sends the status and serves a started process until its end.
 func (s *Service) attend(w http.ResponseWriter, r *http.Request, frames *frame.Reader, p *command) error {
 	reply := stream.NewAnswer(w)
-	stdout, outErr := stream.NewPump(frame.Stdout, p.Stdout, reply)
-	stderr, errErr := stream.NewPump(frame.Stderr, p.Stderr, reply)
-	if err := errors.Join(outErr, errErr); err != nil {
+	pumps, err := stream.NewPumps(p.Stdout, p.Stderr, reply)
+	if err != nil {
 		p.Child.KillGroup()
 		return err
 	}
 	reply.Begin()
-	go stdout.Run()
-	go stderr.Run()
+	pumps.Start()
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
@@ -97,10 +94,7 @@ func (s *Service) attend(w http.ResponseWriter, r *http.Request, frames *frame.R
 	}()
 	timedOut := s.guard(r.Context(), p)
 
-	stdout.Stop()
-	stderr.Stop()
-	<-stdout.Sent()
-	<-stderr.Sent()
+	pumps.Finish()
 	reply.Send(stream.ExitOf(p.Child.Status(), timedOut).Frame())
 	s.endInput(r.Body, p, fed)
 	return nil

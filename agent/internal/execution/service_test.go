@@ -34,16 +34,11 @@ type machine struct {
 
 func newMachine(t *testing.T) machine {
 	t.Helper()
-	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = null.Close() })
 	state := &guest.State{}
 	state.Set(guest.Settings{Env: map[string]string{"PATH": "/usr/bin:/bin", "IMAGE": "yes"}, Workdir: "/"})
 	return machine{state: state, Machine: agenttest.NewMachine(t, func(hostMoved func(context.Context) bool) api.Router {
 		launcher := process.NewLauncher(process.Options{Reaper: reaper, Root: t.TempDir()})
-		service := New(Options{Guest: state, Launcher: launcher, Null: null, HostMoved: hostMoved})
+		service := New(Options{Guest: state, Launcher: launcher, Null: agenttest.OpenNull(t), HostMoved: hostMoved})
 		return api.Router{"POST /exec": service.Exec}
 	})}
 }

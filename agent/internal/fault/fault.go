@@ -22,6 +22,7 @@ const (
 	FileNotFound    Code = "file_not_found"
 	FileError       Code = "file_error"
 	InvalidState    Code = "invalid_state"
+	AlreadyExists   Code = "already_exists"
 	Capacity        Code = "capacity"
 	Internal        Code = "internal"
 	PortUnreachable Code = "port_unreachable"
@@ -35,6 +36,7 @@ var statusOf = map[Code]int{
 	FileNotFound:    404,
 	FileError:       400,
 	InvalidState:    409,
+	AlreadyExists:   409,
 	Capacity:        429,
 	Internal:        500,
 	PortUnreachable: 502,

@@ -26,7 +26,13 @@ func newRoutesOf(settings guest.Settings, root string) api.Router {
 	state := &guest.State{}
 	state.Set(settings)
 	service := New(state, root)
-	return api.Router{"PUT /files": service.Put, "GET /files": service.Get, "HEAD /files": service.Get, "GET /list": service.List}
+	return api.Router{
+		"PUT /files": service.Put, "GET /files": service.Get, "HEAD /files": service.Get, "GET /list": service.List,
+		"GET /files/stat": service.Stat, "POST /files/mkdir": service.MakeDirectory, "POST /files/move": service.Move,
+		"POST /files/remove": service.Remove, "POST /files/chmod": service.ChangeMode, "POST /files/chown": service.ChangeOwner,
+		"GET /files/archive": service.Archive, "PUT /files/archive": service.Unpack,
+		"GET /files/watch": service.Watch,
+	}
 }
 
 func do(routes api.Router, method, resource, path string, body io.Reader, header ...string) *httptest.ResponseRecorder {

@@ -115,12 +115,17 @@ func createBelow(directory *os.File, names []string, owner account.Identity) (*o
 
 func createIn(parent *os.File, name string, owner account.Identity) (*os.File, error) {
 	at := int(parent.Fd())
-	err := unix.Mkdirat(at, name, newDirectoryMode)
+	created, err := createOwned(at, name, owner)
 	if errors.Is(err, unix.EEXIST) {
 		// Another upload has just created it, or it is "..".
 		return openAt(at, name, unix.O_PATH)
 	}
-	if err != nil {
+	return created, err
+}
+
+// createOwned creates and opens a directory. It fails if the name is taken.
+func createOwned(at int, name string, owner account.Identity) (*os.File, error) {
+	if err := unix.Mkdirat(at, name, newDirectoryMode); err != nil {
 		return nil, err
 	}
 	created, err := openAt(at, name, unix.O_RDONLY|unix.O_NOFOLLOW)

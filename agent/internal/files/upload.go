@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,10 @@ type upload struct {
 	path  string
 	owner account.Identity
 	mode  int
+	// modified is zero for the time of the upload.
+	modified time.Time
+	// replacesLinks is false where symlinks have been followed before.
+	replacesLinks bool
 }
 
 // Put answers PUT /files. It writes the content to a temporary name in the same directory and renames it when the body
@@ -106,6 +111,9 @@ func parseMode(text string) (int, error) {
 func (u *upload) modeFor(target *place) (uint32, error) {
 	var old unix.Stat_t
 	err := unix.Fstatat(int(target.directory.Fd()), target.name, &old, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil && u.replacesLinks && old.Mode&unix.S_IFMT == unix.S_IFLNK {
+		err = unix.ENOENT
+	}
 	switch {
 	case err != nil && !errors.Is(err, unix.ENOENT):
 		return 0, fault.FromFile("cannot write "+u.path, err)
@@ -157,16 +165,23 @@ func (u *upload) write(ctx context.Context, target *place, body io.Reader) (int6
 
 // createTemporary returns a file whose name is relative to the directory.
 func createTemporary(directory int) (*os.File, error) {
-	var random [8]byte
-	if _, err := rand.Read(random[:]); err != nil {
+	name, err := temporaryName()
+	if err != nil {
 		return nil, err
 	}
-	name := ".coppice-" + hex.EncodeToString(random[:])
 	fd, err := unix.Openat(directory, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+func temporaryName() (string, error) {
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return "", err
+	}
+	return ".coppice-" + hex.EncodeToString(random[:]), nil
 }
 
 func (u *upload) fill(file *os.File, mode uint32, body io.Reader) (int64, error) {
@@ -187,7 +202,19 @@ func (u *upload) fill(file *os.File, mode uint32, body io.Reader) (int64, error)
 	if err := unix.Fchmod(int(file.Fd()), mode); err != nil {
 		return 0, fault.FromFile("cannot set the mode of "+u.path, err)
 	}
+	if err := u.setTimes(file); err != nil {
+		return 0, fault.FromFile("cannot set the time of "+u.path, err)
+	}
 	return size, nil
+}
+
+// setTimes sets them on the open file: after the rename, its name may be that of another file.
+func (u *upload) setTimes(file *os.File) error {
+	if u.modified.IsZero() {
+		return nil
+	}
+	modified := unix.Timespec{Sec: u.modified.Unix(), Nsec: int64(u.modified.Nanosecond())}
+	return unix.UtimesNanoAt(int(file.Fd()), "", []unix.Timespec{{Nsec: unix.UTIME_NOW}, modified}, unix.AT_EMPTY_PATH)
 }
 
 // bodyReader fills whole buffers, because the body arrives in small pieces and writes are expensive. It keeps the

@@ -70,6 +70,12 @@ export const ERRORS = {
     retryable: false,
     summary: 'The sandbox is in a state that does not allow the operation.',
   },
+  agent_outdated: {
+    status: 409,
+    retryable: false,
+    summary:
+      'The sandbox comes from a snapshot or hibernation of an older version, whose agent cannot do this.',
+  },
   secret_unreadable: {
     status: 409,
     retryable: false,

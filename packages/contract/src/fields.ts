@@ -36,9 +36,22 @@ export function boundedText(minBytes: number, maxBytes: number): z.ZodString {
 /** Path in the guest; a relative path starts at the default working directory. The kernel's PATH_MAX is 4096. */
 export const GuestPath = boundedText(1, 4095);
 
+export const DEFAULT_CWD = "Default: the cwd of the sandbox, else the image's WORKDIR, else /workspace.";
+
+/** Query parameter that is true or false; false without one. */
+export const FlagText = z
+  .enum(['true', 'false'], { error: 'must be true or false' })
+  .default('false')
+  .transform((text) => text === 'true');
+
 /** ISO 8601 UTC with milliseconds. */
 export const Timestamp = z.string().meta({ format: 'date-time', example: '2026-11-21T06:30:00.000Z' });
 
-function utf8Length(text: string): number {
+/** Schema of a time with its offset, in Unix milliseconds once parsed. */
+export const Moment = z.iso
+  .datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:30:00Z' })
+  .transform((text) => Date.parse(text));
+
+export function utf8Length(text: string): number {
   return new TextEncoder().encode(text).length;
 }

@@ -6,12 +6,8 @@ import { ExecRequest } from './sandbox/exec.ts';
 import { FilePathQuery, UploadQuery } from './sandbox/files.ts';
 import { invalidRequest } from './invalid-request.ts';
 import { ForkRequest } from './sandbox/forks.ts';
-import {
-  CreateSandboxRequest,
-  ListSandboxesQuery,
-  PatchSandboxRequest,
-  RestoreSandboxRequest,
-} from './sandbox/sandbox.ts';
+import { CreateSandboxRequest, ListSandboxesQuery, RestoreSandboxRequest } from './sandbox/sandbox.ts';
+import { PatchSandboxRequest } from './sandbox/settings.ts';
 import { CreateSnapshotRequest, ListSnapshotsQuery, RollbackRequest } from './sandbox/snapshots.ts';
 
 function refusal(schema: z.ZodType, input: unknown, where = 'body'): string {
@@ -117,6 +113,15 @@ const REFUSED: [what: string, schema: z.ZodType, input: unknown, message: RegExp
     { image, labels: { a: '\ud800' } },
     /^labels\.a: must be valid Unicode/,
   ],
+  [
+    'too many labels',
+    PatchSandboxRequest,
+    { labels: Object.fromEntries(Array.from({ length: 33 }, (_, index) => [`l${index}`, ''])) },
+    /^labels: must have at most 32 entries$/,
+  ],
+  ['a number as the name', PatchSandboxRequest, { name: 7 }, /^name: must be a string/],
+  ['a lifetime of half a second', PatchSandboxRequest, { max_lifetime: 0.5 }, /^max_lifetime: .* from 0 /],
+  ['an image', PatchSandboxRequest, { image }, /^image: unknown field in the body/],
   ['a negative timeout', PatchSandboxRequest, { timeout: -1 }, /^timeout: .* 0 disables/],
   [
     '"yes" for a flag',

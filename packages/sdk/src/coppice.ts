@@ -57,7 +57,7 @@ export class Coppice {
   readonly baseUrl: string;
   /** Creates, restores, finds and lists sandboxes. */
   readonly sandboxes: Sandboxes;
-  /** Lists and deletes snapshots. */
+  /** Finds, lists, changes and deletes snapshots. */
   readonly snapshots: Snapshots;
   /** Lists images and prepares them ahead of their first use. */
   readonly images: Images;

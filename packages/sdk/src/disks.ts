@@ -1,5 +1,5 @@
 import type { CallOptions } from './transport/client-options.ts';
-import { CoppiceError } from './transport/errors.ts';
+import { nullIfMissing } from './transport/errors.ts';
 import { fetchPage, PagedList, requireLimit, toPageItems } from './transport/paged-list.ts';
 import { postOnce, slowTimeoutMs, type CreateCallOptions } from './transport/post-once.ts';
 import type { CallRequest, Transport } from './transport/transport.ts';
@@ -143,12 +143,8 @@ export async function findDisk(
   name: string,
   { signal }: CallOptions,
 ): Promise<DiskInfo | null> {
-  try {
-    return await callDisk(transport, { method: 'GET', path: diskPath(name), idempotent: true, signal });
-  } catch (error) {
-    if (error instanceof CoppiceError && error.status === 404) return null;
-    throw error;
-  }
+  const request = { method: 'GET', path: diskPath(name), idempotent: true, signal } as const;
+  return nullIfMissing(callDisk(transport, request));
 }
 
 export function listDisks(transport: Transport, options: ListDisksOptions): PagedList<DiskInfo> {

@@ -60,8 +60,26 @@ export type {
   UploadOptions,
   UploadResult,
 } from './sandbox/files.ts';
+export type {
+  FileInfo,
+  MakeDirectoryOptions,
+  MoveFileOptions,
+  RecursiveOptions,
+} from './sandbox/file-changes.ts';
+export type { DownloadArchiveOptions, UnpackResult, UploadArchiveOptions } from './sandbox/file-archives.ts';
+export type { FileLink, FileLinkOptions } from './sandbox/file-links.ts';
+export type { FileEvent, WatchFilesOptions } from './sandbox/file-events.ts';
+export { SandboxFiles } from './sandbox/sandbox-files.ts';
 export type { FileContent } from './transport/upload.ts';
 export { ForkError } from './sandbox/forks.ts';
+export type {
+  GuestReport,
+  MetricsNow,
+  MetricsOptions,
+  MetricsPoint,
+  NetworkUsage,
+  SandboxMetrics,
+} from './sandbox/metrics.ts';
 export type { SandboxTree, SandboxTreeNode } from './sandbox/forks.ts';
 export type { BuildOptions, ImageInfo, Images, ReadyShape, Shape } from './images.ts';
 export type { PagedList } from './transport/paged-list.ts';
@@ -73,11 +91,13 @@ export type { SandboxEgress } from './sandbox/sandbox-egress.ts';
 export type { SandboxGuest } from './sandbox/sandbox-guest.ts';
 export type { ForkOptions } from './sandbox/forks.ts';
 export type { ResumeOptions } from './sandbox/lifecycle.ts';
+export type { SandboxSettings } from './sandbox/settings.ts';
 export type { ListOptions, Sandboxes } from './sandbox/sandboxes.ts';
 export type { Shell, ShellOptions, ShellResult } from './streams/shell.ts';
 export type {
   ListSnapshotsOptions,
   RestoreOptions,
+  SnapshotChanges,
   SnapshotInfo,
   SnapshotOptions,
   Snapshots,

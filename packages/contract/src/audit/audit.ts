@@ -11,7 +11,7 @@
 import { z } from 'zod';
 import { canonicalize } from './canonical-json.ts';
 import { CredentialEndpoint } from '../egress/credentials.ts';
-import { boundedIntText, Timestamp } from '../fields.ts';
+import { boundedIntText, FlagText, Timestamp } from '../fields.ts';
 import { STATUS_REASONS } from '../sandbox/lifecycle.ts';
 
 const Shape = { image: z.string(), vcpus: z.int(), mem_mib: z.int(), disk_mib: z.int() };
@@ -19,7 +19,9 @@ const Usage = { cpu_ms: z.number(), mem_peak_bytes: z.number(), uptime_ms: z.num
 const Command = z
   .string()
   .describe('Verbatim: everything that the caller writes into a command is recorded.');
-const Path = z.string().describe('As in the request.');
+const Path = z
+  .string()
+  .describe('As in the request; a relative path is appended to the cwd of the sandbox, if it has one.');
 const Policy = z.object({
   policy: z.string().describe('The profile that the policy was built from, else `unrestricted` or `rules`.'),
   default: z.enum(['allow', 'deny']).describe('The verdict for destinations that no rule matches.'),
@@ -29,11 +31,18 @@ const Policy = z.object({
   sha256: z.string().describe('Hash of the canonical JSON of {default, allow, deny}.'),
 });
 const Size = z.int().describe('Bytes.');
+const Recursive = z.boolean().describe('Whether everything in the directory was meant, too.');
+const Archive = z.string().optional().describe('Format, when a whole directory was moved as an archive.');
+const Complete = z
+  .literal(false)
+  .optional()
+  .describe('Present when the request failed in the sandbox: a part of it may have been done.');
 
 /** Data of each kind of event. A kind has the fields of the specification, and may have more. */
 export const AUDIT_EVENTS = {
   'sandbox.created': z.object({
     ...Shape,
+    name: z.string().optional().describe('Omitted without one.'),
     parent: z
       .string()
       .optional()
@@ -85,13 +94,25 @@ export const AUDIT_EVENTS = {
     duration_ms: z.int(),
     start_seq: z.int().describe('The `seq` of the matching terminal.opened.'),
   }),
-  'file.upload': z.object({ path: Path, size: Size }),
+  'file.upload': z.object({
+    path: Path,
+    size: Size.nullable().describe('null for an upload that is not complete.'),
+    archive: Archive,
+    entries: z.int().nullable().optional().describe('Of an archive; null as for `size`.'),
+    complete: Complete,
+  }),
   'file.download': z.object({
     path: Path,
     size: Size.nullable().describe(
-      'Bytes to be sent when the download began; null for a file whose size is unknown.',
+      'Bytes to be sent when the download began; null for an archive, or a file whose size is unknown.',
     ),
+    archive: Archive,
   }),
+  'file.mkdir': z.object({ path: Path, complete: Complete }),
+  'file.move': z.object({ path: Path, to: Path, complete: Complete }),
+  'file.remove': z.object({ path: Path, recursive: Recursive, complete: Complete }),
+  'file.chmod': z.object({ path: Path, mode: z.string(), recursive: Recursive, complete: Complete }),
+  'file.chown': z.object({ path: Path, user: z.string(), recursive: Recursive, complete: Complete }),
   'credential.proxied': z.object({
     service: z.string(),
     method: z.string(),
@@ -105,6 +126,19 @@ export const AUDIT_EVENTS = {
     reason: z.string(),
     count: z.int().optional().describe('Number of events with the same data that this entry stands for.'),
   }),
+  'settings.changed': z
+    .object({
+      name: z.string().nullable(),
+      labels: z.record(z.string(), z.string()),
+      timeout: z.int(),
+      auto_hibernate: z.boolean(),
+      max_lifetime: z.int().nullable(),
+      expires_at: Timestamp.nullable(),
+      cwd: z.string().nullable(),
+      env: z.array(z.string()).describe('Names of all variables; never their values.'),
+    })
+    .partial()
+    .describe('The settings that were changed, with their new values.'),
   'policy.changed': Policy,
   'credentials.changed': z.object({
     credentials: z
@@ -150,14 +184,9 @@ export type AuditHead = z.infer<typeof AuditHead>;
 /** The database column is a 32-bit integer. */
 const MAX_SEQ = 2 ** 31 - 1;
 
-const Flag = z
-  .enum(['true', 'false'], { error: 'must be true or false' })
-  .default('false')
-  .transform((text) => text === 'true');
-
 export const AuditQuery = z.strictObject({
-  follow: Flag.describe('Keeps sending entries as they are written, until the sandbox has ended.'),
-  head: Flag.describe('Returns only the head: `seq` and `hmac` of the last entry.'),
+  follow: FlagText.describe('Keeps sending entries as they are written, until the sandbox has ended.'),
+  head: FlagText.describe('Returns only the head: `seq` and `hmac` of the last entry.'),
   after: boundedIntText(0, MAX_SEQ, 0).describe('Begins after the entry with this `seq`.'),
 });
 export type AuditQuery = z.infer<typeof AuditQuery>;

@@ -1,6 +1,6 @@
 /** Wire forms of usage and cost: the rollup, the history, and the monthly statement. */
 import { z } from 'zod';
-import { boundedIntText, boundedText, Timestamp } from '../fields.ts';
+import { boundedIntText, boundedText, Moment, Timestamp } from '../fields.ts';
 import { LabelFilter, ListSandboxesQuery } from '../sandbox/sandbox.ts';
 import { STATUS_REASONS } from '../sandbox/lifecycle.ts';
 
@@ -65,10 +65,6 @@ export type HistoryRecord = z.infer<typeof HistoryRecord>;
 
 const FINAL_STATES = ['destroyed', 'failed'] as const;
 const FinalFilter = z.enum(FINAL_STATES, { error: `must be one of ${FINAL_STATES.join(', ')}` });
-
-const Moment = z.iso
-  .datetime({ offset: true, error: 'must be a time such as 2026-11-21T06:30:00Z' })
-  .transform((text) => Date.parse(text));
 
 /** Query of `GET /v1/runs/history`. `label` and `status` may be repeated: all labels must match, any status. */
 export const ListHistoryQuery = z.strictObject({

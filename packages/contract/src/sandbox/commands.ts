@@ -1,6 +1,6 @@
 /** Wire forms of commands that outlive their client. */
 import { z } from 'zod';
-import { boundedInt, boundedIntText, boundedText, Timestamp } from '../fields.ts';
+import { boundedInt, boundedIntText, boundedText, FlagText, Timestamp } from '../fields.ts';
 import { ExecRequest, OutputEncoding, SignalName } from './exec.ts';
 import { StreamError } from './streams.ts';
 
@@ -61,7 +61,7 @@ export type CommandRecord = z.infer<typeof CommandRecord>;
 
 export const ListCommandsQuery = z.strictObject({
   limit: boundedIntText(1, MAX_LISTED, 100),
-  cursor: z.string().max(200).optional(),
+  cursor: z.string().max(256).optional(),
   state: z.enum(COMMAND_STATES, { error: 'must be running, exited or lost' }).optional(),
   tag: Tag.optional(),
 });
@@ -121,10 +121,7 @@ export type CommandSignal = z.infer<typeof CommandSignal>;
 
 /** Query of `POST /v1/runs/{id}/commands/{command}/stdin`. */
 export const CommandStdinQuery = z.strictObject({
-  end: z
-    .enum(['true', 'false'], { error: 'must be true or false' })
-    .default('false')
-    .describe('Closes standard input after the body.'),
+  end: FlagText.describe('Closes standard input after the body.'),
 });
 
 const MAX_WAIT_S = 3600;

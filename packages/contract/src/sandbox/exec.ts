@@ -1,6 +1,6 @@
 /** Wire forms of running a command: with one answer at its end, as a stream, and over a WebSocket. */
 import { z } from 'zod';
-import { boundedInt, boundedText, GuestPath } from '../fields.ts';
+import { boundedInt, boundedText, DEFAULT_CWD, GuestPath } from '../fields.ts';
 import { StreamError } from './streams.ts';
 
 export const DEFAULT_EXEC_TIMEOUT_S = 30;
@@ -13,7 +13,7 @@ const MAX_ENV_ENTRIES = 1024;
 // oxlint-disable-next-line no-control-regex -- it refuses NUL
 const VARIABLE_NAME = /^[^=\x00]{1,256}$/;
 
-const Env = z
+export const Env = z
   .record(
     z.string().regex(VARIABLE_NAME, { error: 'a variable name is 1–256 characters without "=" and NUL' }),
     boundedText(0, MAX_COMMAND_BYTES),
@@ -28,8 +28,8 @@ export const ExecRequest = z
   .strictObject({
     command: boundedText(1, MAX_COMMAND_BYTES).describe('Run as `/bin/sh -c <command>`.'),
     timeout: boundedInt(1, MAX_EXEC_TIMEOUT_S, 'seconds').default(DEFAULT_EXEC_TIMEOUT_S),
-    cwd: GuestPath.optional().describe("Default: the image's WORKDIR, else /workspace."),
-    env: Env.optional(),
+    cwd: GuestPath.optional().describe(DEFAULT_CWD),
+    env: Env.optional().describe('Added to the env of the sandbox; these values win.'),
     user: boundedText(1, 256)
       .optional()
       .describe('Name, uid, name:group or uid:gid. Default: the image’s USER.'),

@@ -25,19 +25,19 @@ export const ListFilesQuery = z.strictObject({
 });
 export type ListFilesQuery = z.infer<typeof ListFilesQuery>;
 
+/** Owner of files: name, uid, name:group or uid:gid. */
+export const FileOwner = boundedText(1, 256);
+
+/** Permissions in octal, with the set-id and sticky bits. */
+export const FileMode = z.string().regex(/^[0-7]{3,4}$/, { error: 'must be octal, for example 755' });
+
 export const UploadQuery = z.strictObject({
   path: GuestPath,
-  user: boundedText(1, 256)
-    .optional()
-    .describe(
-      'Owner of the file and of created directories: name, uid, name:group or uid:gid. ' +
-        "Default: the image's USER.",
-    ),
-  mode: z
-    .string()
-    .regex(/^[0-7]{3,4}$/, { error: 'must be octal, for example 755' })
-    .optional()
-    .describe('Permissions in octal. Default: those of the replaced file, else 644.'),
+  user: FileOwner.optional().describe(
+    'Owner of the file and of created directories: name, uid, name:group or uid:gid. ' +
+      "Default: the image's USER.",
+  ),
+  mode: FileMode.optional().describe('Permissions in octal. Default: those of the replaced file, else 644.'),
 });
 export type UploadQuery = z.infer<typeof UploadQuery>;
 
@@ -56,3 +56,37 @@ export const FileEntry = z
   })
   .meta({ id: 'FileEntry' });
 export type FileEntry = z.infer<typeof FileEntry>;
+
+export const FileDetails = FileEntry.extend({
+  uid: z.int(),
+  gid: z.int(),
+  user: z.string().optional().describe("Name of the owner, if the sandbox's /etc/passwd has one."),
+  group: z.string().optional().describe("Name of the group, if the sandbox's /etc/group has one."),
+}).meta({ id: 'FileDetails' });
+export type FileDetails = z.infer<typeof FileDetails>;
+
+const ArchiveFormat = z
+  .enum(['tar', 'tar.gz'], { error: 'must be tar or tar.gz' })
+  .default('tar')
+  .describe('Default: tar.');
+
+/** Query of `GET /v1/runs/{id}/files/archive`. */
+export const ArchiveQuery = z.strictObject({ path: GuestPath, format: ArchiveFormat });
+export type ArchiveQuery = z.infer<typeof ArchiveQuery>;
+
+/** Query of `PUT /v1/runs/{id}/files/archive`. */
+export const UnpackQuery = ArchiveQuery.extend({
+  user: FileOwner.optional().describe(
+    "Owner of all that is written: name, uid, name:group or uid:gid. Default: the image's USER.",
+  ),
+});
+export type UnpackQuery = z.infer<typeof UnpackQuery>;
+
+export const UnpackResult = z
+  .object({
+    path: z.string().describe('The directory.'),
+    entries: z.int().min(0),
+    size: z.int().min(0).describe('Bytes of all files.'),
+  })
+  .meta({ id: 'UnpackResult' });
+export type UnpackResult = z.infer<typeof UnpackResult>;

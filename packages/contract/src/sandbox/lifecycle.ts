@@ -35,13 +35,14 @@ export type SandboxState = (typeof SANDBOX_STATES)[number];
 export const FIRST_STATE: SandboxState = 'creating';
 
 /**
- * Requests of a caller. `use` is everything that talks to the guest: exec, files, sessions, ports. `set_egress` changes
- * the network policy or the credentials. When a sandbox has been idle or has reached its lifetime, control makes the
- * request `destroy` or, for idleness with `auto_hibernate`, `hibernate` itself.
+ * Requests of a caller. `use` is everything that talks to the guest: exec, files, sessions, ports. `configure` changes
+ * the settings that only control knows, `set_egress` the network policy or the credentials. When a sandbox has been idle
+ * or has reached its lifetime, control makes the request `destroy` or, for idleness with `auto_hibernate`, `hibernate`
+ * itself.
  */
 export const SANDBOX_REQUESTS = [
   'use',
-  'set_timeout',
+  'configure',
   'set_egress',
   'fork',
   'snapshot',
@@ -81,6 +82,7 @@ export const STATUS_REASONS = [
   'requested',
   'idle_timeout',
   'max_lifetime',
+  'expires_at',
   'guest_shutdown',
   'guest_panic',
   'vm_lost',
@@ -117,7 +119,7 @@ const to = (state: SandboxState): EventOutcome => ({ outcome: 'accept', to: stat
 
 const FINAL: Transitions = {
   use: REFUSE,
-  set_timeout: REFUSE,
+  configure: REFUSE,
   set_egress: REFUSE,
   fork: REFUSE,
   snapshot: REFUSE,
@@ -136,7 +138,7 @@ const FINAL: Transitions = {
 export const TRANSITIONS: Record<SandboxState, Transitions> = {
   creating: {
     use: REFUSE,
-    set_timeout: AT_ONCE,
+    configure: AT_ONCE,
     set_egress: REFUSE,
     fork: REFUSE,
     snapshot: REFUSE,
@@ -153,7 +155,7 @@ export const TRANSITIONS: Record<SandboxState, Transitions> = {
   },
   running: {
     use: AT_ONCE,
-    set_timeout: AT_ONCE,
+    configure: AT_ONCE,
     set_egress: AT_ONCE,
     fork: begin('forking'),
     snapshot: begin('snapshotting'),
@@ -171,7 +173,7 @@ export const TRANSITIONS: Record<SandboxState, Transitions> = {
   },
   hibernated: {
     use: WAKE,
-    set_timeout: AT_ONCE,
+    configure: AT_ONCE,
     set_egress: AT_ONCE,
     fork: REFUSE,
     snapshot: REFUSE,
@@ -199,8 +201,8 @@ export const EVENT_REASONS: Record<SandboxEvent, readonly StatusReason[]> = {
   started: [],
   start_failed: ['create_failed', 'control_restarted'],
   saved: [],
-  removed: ['requested', 'idle_timeout', 'max_lifetime'],
-  ended: ['requested', 'idle_timeout', 'max_lifetime', 'guest_shutdown'],
+  removed: ['requested', 'idle_timeout', 'max_lifetime', 'expires_at'],
+  ended: ['requested', 'idle_timeout', 'max_lifetime', 'expires_at', 'guest_shutdown'],
   lost: ['guest_panic', 'vm_lost'],
 };
 
@@ -282,13 +284,13 @@ const EACH_IN_ITS_TURN = {
 } as const;
 
 /** The guest keeps running, except for a short pause. */
-const BESIDE_THE_GUEST: During = { ...EACH_IN_ITS_TURN, use: 'go', set_timeout: 'go' };
+const BESIDE_THE_GUEST: During = { ...EACH_IN_ITS_TURN, use: 'go', configure: 'go' };
 /** The guest exists again after the operation. */
-const BEFORE_THE_GUEST: During = { ...EACH_IN_ITS_TURN, use: 'wait', set_timeout: 'go' };
+const BEFORE_THE_GUEST: During = { ...EACH_IN_ITS_TURN, use: 'wait', configure: 'go' };
 /** The guest no longer exists after the operation. */
 const AFTER_THE_GUEST: During = {
   use: 'refuse',
-  set_timeout: 'go',
+  configure: 'go',
   set_egress: 'wait',
   fork: 'refuse',
   snapshot: 'refuse',
@@ -304,7 +306,7 @@ export const ADMISSIONS: Record<SandboxOperation, During> = {
   hibernating: { ...AFTER_THE_GUEST, resume: 'wait' },
   resuming: BEFORE_THE_GUEST,
   rolling_back: BEFORE_THE_GUEST,
-  destroying: { ...AFTER_THE_GUEST, set_timeout: 'wait' },
+  destroying: { ...AFTER_THE_GUEST, configure: 'wait' },
 };
 
 /** Returns the effect of `trigger` on a sandbox in `state`. */

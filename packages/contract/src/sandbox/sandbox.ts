@@ -5,34 +5,17 @@ import { DiskName, DiskSnapshotName, SandboxDisk } from '../disks/disks.ts';
 import { boundedInt, boundedIntText, boundedText, Timestamp } from '../fields.ts';
 import { SANDBOX_OPERATIONS, SANDBOX_STATES, STATUS_REASONS } from './lifecycle.ts';
 import { NetworkProfileName, NetworkRules } from '../network-policy/network-schemas.ts';
-
-export const DEFAULT_IDLE_TIMEOUT_S = 300;
-const MAX_IDLE_TIMEOUT_S = 30 * 86_400;
-const MAX_LIFETIME_S = 365 * 86_400;
-const MAX_LABELS = 32;
-
-const LABEL_KEY = /^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$/;
-
-export const Labels = z
-  .record(
-    z.string().regex(LABEL_KEY, { error: 'a label name is 1–63 of A–Z, a–z, 0–9, ".", "_", "/", "-"' }),
-    boundedText(0, 256),
-    { error: 'must be an object of strings' },
-  )
-  .refine((labels) => Object.keys(labels).length <= MAX_LABELS, {
-    error: `must have at most ${MAX_LABELS} entries`,
-  });
-
-/** Idle time after which the sandbox is destroyed, or hibernated; 0 disables it. */
-const IdleTimeout = boundedInt(0, MAX_IDLE_TIMEOUT_S, 'seconds, 0 disables');
-
-const Lifetime = boundedInt(1, MAX_LIFETIME_S, 'seconds');
-
-const AutoHibernate = z
-  .boolean({ error: 'must be true or false' })
-  .describe(
-    'When idle, the sandbox is hibernated instead of destroyed, and the next request that uses it resumes it.',
-  );
+import {
+  AutoHibernate,
+  DEFAULT_IDLE_TIMEOUT_S,
+  ExpiresAt,
+  IdleTimeout,
+  Labels,
+  Lifetime,
+  SandboxCwd,
+  SandboxEnv,
+  SandboxName,
+} from './settings.ts';
 
 /** The network policy of the sandbox, and the secrets that the host adds to its requests. */
 const EGRESS_FIELDS = {
@@ -79,10 +62,16 @@ export const CreateSandboxRequest = z
       'Pinned OCI image reference: a tag other than latest, lts, stable, or a digest.',
     ),
     ...SandboxShape.shape,
+    name: SandboxName.optional().describe(
+      'Chosen by the caller. No other sandbox of the team may have it until this one ends.',
+    ),
     timeout: IdleTimeout.default(DEFAULT_IDLE_TIMEOUT_S),
     max_lifetime: Lifetime.optional(),
+    expires_at: ExpiresAt.optional(),
     labels: Labels.default({}),
     auto_hibernate: AutoHibernate.optional(),
+    env: SandboxEnv.optional(),
+    cwd: SandboxCwd.optional(),
     ...EGRESS_FIELDS,
     ...DISK_FIELDS,
   })
@@ -97,23 +86,21 @@ export const CreateSandboxRequest = z
   .meta({ id: 'CreateSandboxRequest' });
 export type CreateSandboxRequest = z.infer<typeof CreateSandboxRequest>;
 
-/** Body of `PATCH /v1/runs/{id}`: sets the idle timeout. Without a timeout it only restarts the timer. */
-export const PatchSandboxRequest = z
-  .strictObject({ timeout: IdleTimeout.optional() })
-  .meta({ id: 'PatchSandboxRequest' });
-export type PatchSandboxRequest = z.infer<typeof PatchSandboxRequest>;
-
 /**
  * Body of `POST /v1/runs/restore`. An omitted field keeps the value of the sandbox of which the snapshot was taken,
- * except credentials: only those in the request are granted.
+ * except the name and expires_at, which are not inherited, and credentials: only those in the request are granted.
  */
 export const RestoreSandboxRequest = z
   .strictObject({
     snapshot_id: boundedText(1, 64),
+    name: SandboxName.optional().describe('As in a create. Default: none.'),
     timeout: IdleTimeout.optional(),
     max_lifetime: Lifetime.nullable().optional().describe('null for no maximum.'),
+    expires_at: ExpiresAt.optional(),
     labels: Labels.optional(),
     auto_hibernate: AutoHibernate.optional(),
+    env: SandboxEnv.optional().describe('Replaces all variables.'),
+    cwd: SandboxCwd.nullable().optional().describe('null for that of the image.'),
     ...EGRESS_FIELDS,
     disk: DiskName.optional().describe(
       'Only if the sandbox had a disk: name of the new disk, which is forked from the one of that moment. Default: the ' +
@@ -129,6 +116,7 @@ export const SandboxRecord = z
     status: z.enum(SANDBOX_STATES),
     status_reason: z.enum(STATUS_REASONS).nullable().describe('Why the sandbox ended; null until then.'),
     operation: z.enum(SANDBOX_OPERATIONS).nullable().describe('The operation that runs now.'),
+    name: z.string().nullable().describe('Chosen by the caller; null without one.'),
     team_id: z.string().describe('The team that owns the sandbox: that of the key that created it.'),
     image: z.string().describe('Resolved reference; until it is resolved, as requested.'),
     region: z.string(),
@@ -144,10 +132,15 @@ export const SandboxRecord = z
       .int()
       .nullable()
       .describe('Seconds after creation at which the sandbox is destroyed, whatever requests are open.'),
+    ends_at: Timestamp.nullable().describe(
+      'The expires_at of a request: when the sandbox is destroyed, whatever requests are open; null without one.',
+    ),
     expires_at: Timestamp.nullable().describe(
-      'When the sandbox is destroyed or hibernated if no further request uses it; null if never.',
+      'When the sandbox is destroyed or hibernated if no further request uses it: the earliest of its idle timeout, ' +
+        'max_lifetime and ends_at; null if never.',
     ),
     auto_hibernate: z.boolean(),
+    cwd: z.string().nullable().describe('Chosen by the caller; null for the directory of the image.'),
     disk: SandboxDisk.nullable().describe('The disk at `/workspace`; null without one.'),
     labels: z.record(z.string(), z.string()),
     parent_id: z
@@ -194,6 +187,9 @@ const StatusFilter = z.enum(SANDBOX_STATES, { error: `must be one of ${SANDBOX_S
 export const ListSandboxesQuery = z.strictObject({
   limit: boundedIntText(1, 500, 100),
   cursor: z.string().max(256).optional(),
+  name: SandboxName.optional().describe(
+    'Only sandboxes with this name: of each team, one at most that has not ended.',
+  ),
   label: z.union([LabelFilter.transform((one) => [one]), z.array(LabelFilter).max(8)]).optional(),
   status: z.union([StatusFilter.transform((one) => [one]), z.array(StatusFilter).max(8)]).optional(),
   team: boundedText(1, 128).optional().describe('Only sandboxes of this team; id or name of the team.'),

@@ -1,16 +1,40 @@
 /** Wire forms of snapshots. */
 import { z } from 'zod';
-import { boundedIntText, boundedText, Timestamp } from '../fields.ts';
+import { boundedInt, boundedIntText, boundedText, Moment, Timestamp } from '../fields.ts';
 
 const MAX_NAME_BYTES = 128;
+/** Ten years. */
+const MAX_EXPIRES_IN_S = 10 * 365 * 86_400;
+/** The latest expiry that can be set. */
+export const MAX_SNAPSHOT_AHEAD_MS = MAX_EXPIRES_IN_S * 1000;
+
+const Name = boundedText(1, MAX_NAME_BYTES);
+const ExpiresAt = Moment.describe('When the snapshot is deleted: in the future, at most ten years ahead.');
 
 /** Body of `POST /v1/runs/{id}/snapshot`. */
 export const CreateSnapshotRequest = z
   .strictObject({
-    name: boundedText(1, MAX_NAME_BYTES).optional().describe('Free text for people; need not be unique.'),
+    name: Name.optional().describe('Free text for people; need not be unique.'),
+    expires_in: boundedInt(1, MAX_EXPIRES_IN_S, 'seconds')
+      .optional()
+      .describe('Seconds after which the snapshot is deleted; excludes expires_at. Default: never.'),
+    expires_at: ExpiresAt.optional(),
+  })
+  .refine((body) => body.expires_in === undefined || body.expires_at === undefined, {
+    path: ['expires_at'],
+    error: 'cannot be combined with expires_in; give one of them',
   })
   .meta({ id: 'CreateSnapshotRequest' });
 export type CreateSnapshotRequest = z.infer<typeof CreateSnapshotRequest>;
+
+/** Body of `PATCH /v1/snapshots/{id}`. Fields that are left out keep their values. */
+export const PatchSnapshotRequest = z
+  .strictObject({
+    name: Name.nullable().optional().describe('As in a create; null for none.'),
+    expires_at: ExpiresAt.nullable().optional(),
+  })
+  .meta({ id: 'PatchSnapshotRequest' });
+export type PatchSnapshotRequest = z.infer<typeof PatchSnapshotRequest>;
 
 /** Body of `POST /v1/runs/{id}/rollback`. */
 export const RollbackRequest = z
@@ -38,6 +62,7 @@ export const SnapshotRecord = z
       .record(z.string(), z.string())
       .describe('What a machine needs to restore the snapshot: for example versions of QEMU and the kernel.'),
     created_at: Timestamp,
+    expires_at: Timestamp.nullable().describe('When the snapshot is deleted; null for never.'),
   })
   .meta({ id: 'Snapshot' });
 export type SnapshotRecord = z.infer<typeof SnapshotRecord>;

@@ -1,7 +1,7 @@
 /** Wire forms of shell sessions and terminals, and of errors inside a WebSocket. */
 import { z } from 'zod';
 import { ErrorAnswer } from '../error-body.ts';
-import { boundedText, GuestPath } from '../fields.ts';
+import { boundedText, DEFAULT_CWD, GuestPath } from '../fields.ts';
 
 const MAX_SHELL_ID_BYTES = 200;
 /** A WebSocket message has at most 1 MiB, including the JSON around the command. */
@@ -39,7 +39,7 @@ export const ShellFrame = z
 export type ShellFrame = z.infer<typeof ShellFrame>;
 
 export const ShellQuery = z.strictObject({
-  cwd: GuestPath.optional().describe("Default: the image's WORKDIR, else /workspace."),
+  cwd: GuestPath.optional().describe(DEFAULT_CWD),
   user: boundedText(1, 256)
     .optional()
     .describe('Name, uid, name:group or uid:gid. Default: the image’s USER.'),

@@ -4,6 +4,7 @@ import { CoppiceError } from '../transport/errors.ts';
 import { readEventData } from '../streams/event-stream.ts';
 import type { CommandExit } from '../streams/command-stream.ts';
 import { parseFrame } from '../streams/stream-frame.ts';
+import { TextReader } from './text-reader.ts';
 import type { Transport } from '../transport/transport.ts';
 import { buildQuery, readFlag, readNumber, readString } from '../transport/wire.ts';
 
@@ -77,7 +78,7 @@ class Reading {
   readonly #transport: Transport;
   readonly #path: string;
   readonly #options: CommandOutputOptions;
-  readonly #decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
+  readonly #text = new TextReader();
 
   constructor(transport: Transport, path: string, options: CommandOutputOptions) {
     this.#transport = transport;
@@ -112,9 +113,10 @@ class Reading {
         yield { type, bytes, nextOffset };
       } else if (type === 'stdout' || type === 'stderr') {
         const bytes = decodeBase64(readString(frame, 'data'));
-        this.offset = readNumber(frame, 'offset') + bytes.length;
-        const data = this.#decoders[type].decode(bytes, { stream: true });
-        if (data !== '') yield { type, data, nextOffset: this.offset };
+        const offset = readNumber(frame, 'offset');
+        const data = this.#text.decode(type, bytes, offset);
+        this.offset = offset + bytes.length;
+        if (data !== '') yield { type, data, nextOffset: this.#text.nextOffset(this.offset) };
       }
     }
     throw new CoppiceError(`${source.label}: the stream ended before the command`, {
@@ -125,10 +127,7 @@ class Reading {
 
   /** Yields the characters that have begun and do not continue. */
   *#flush(): Generator<CommandOutput> {
-    for (const type of ['stdout', 'stderr'] as const) {
-      const data = this.#decoders[type].decode();
-      if (data !== '') yield { type, data, nextOffset: this.offset };
-    }
+    for (const { type, data } of this.#text.end()) yield { type, data, nextOffset: this.offset };
   }
 }
 

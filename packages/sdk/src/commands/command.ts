@@ -1,5 +1,5 @@
 import type { CallOptions } from '../transport/client-options.ts';
-import { CoppiceError } from '../transport/errors.ts';
+import { nullIfMissing } from '../transport/errors.ts';
 import type { CommandExit } from '../streams/command-stream.ts';
 import type { Transport } from '../transport/transport.ts';
 import { buildQuery, encodeSegment } from '../transport/wire.ts';
@@ -140,14 +140,8 @@ export async function findCommand(
   { signal }: CallOptions,
 ): Promise<Command | null> {
   const path = `${commandsPath}/${encodeSegment(id, 'the command id')}`;
-  try {
-    const { value } = await transport.callJson(
-      { method: 'GET', path, idempotent: true, signal },
-      parseCommandInfo,
-    );
-    return new Command(transport, commandsPath, value);
-  } catch (error) {
-    if (error instanceof CoppiceError && error.status === 404) return null;
-    throw error;
-  }
+  const answer = await nullIfMissing(
+    transport.callJson({ method: 'GET', path, idempotent: true, signal }, parseCommandInfo),
+  );
+  return answer && new Command(transport, commandsPath, answer.value);
 }

@@ -151,7 +151,7 @@ test('after a lost connection it continues in the middle of a character, and rep
   });
   const { parts } = await readAll((await command(server)).output());
   assert.deepEqual(parts, [
-    { type: 'stdout', data: 'a', nextOffset: 2 },
+    { type: 'stdout', data: 'a', nextOffset: 1 },
     { type: 'stdout', data: 'äb', nextOffset: 4 },
   ]);
 });

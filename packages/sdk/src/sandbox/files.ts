@@ -135,7 +135,8 @@ function toFilesPage(limit: number | undefined): number | undefined {
   return limit === undefined ? undefined : Math.min(limit, MAX_PAGE_FILES);
 }
 
-function formatMode(mode: number | string | undefined): string | undefined {
+/** Returns the octal text of a mode. Throws `TypeError` for a number that is none. */
+export function formatMode(mode: number | string | undefined): string | undefined {
   if (typeof mode !== 'number') return mode;
   if (Number.isInteger(mode) && mode >= 0 && mode <= 0o7777) return mode.toString(8).padStart(3, '0');
   throw new TypeError(`mode must be between 0 and 0o7777, not ${mode}`);
@@ -146,7 +147,7 @@ function parseUploadResult(value: unknown): UploadResult {
   return { path: readString(result, 'path'), size: readNumber(result, 'size') };
 }
 
-function parseFileEntry(value: unknown): FileEntry {
+export function parseFileEntry(value: unknown): FileEntry {
   const entry = readObject(value, 'the directory entry');
   return {
     name: readString(entry, 'name'),

@@ -30,20 +30,25 @@ async function startRefusing(status: string): Promise<LoopbackServer> {
 test('create sends every option under its wire name and does not change labels', async () => {
   await using server = await LoopbackServer.answering(201, wireRecord());
   const labels = { camelCase: 'a', snake_case: 'b', __proto__x: 'c' };
+  const place = { env: { camelCase: 'a', SNAKE_CASE: 'b' }, cwd: '/srv' };
   const size = { vcpus: 2, memMiB: 512, diskMiB: 64 };
-  const life = { timeout: 0, maxLifetime: 60, autoHibernate: true };
-  await server.client().sandboxes.create({ image: 'a:1', ...size, ...life, labels });
+  const expiresAt = new Date('2026-11-21T06:30:00Z');
+  const life = { timeout: 0, maxLifetime: 60, expiresAt, autoHibernate: true };
+  await server.client().sandboxes.create({ image: 'a:1', name: 'ci', ...size, ...life, labels, ...place });
   assert.equal(`${server.last.method} ${server.last.url}`, 'POST /v1/runs');
   assert.equal(server.last.headers['content-type'], 'application/json');
   assert.deepEqual(server.lastJson, {
     image: 'a:1',
+    name: 'ci',
     vcpus: 2,
     mem_mib: 512,
     disk_mib: 64,
     timeout: 0,
     labels,
     max_lifetime: 60,
+    expires_at: '2026-11-21T06:30:00.000Z',
     auto_hibernate: true,
+    ...place,
   });
 });
 
@@ -69,7 +74,7 @@ test('a misspelt option, NaN and infinity are refused before a request is sent',
   const misspelt = { memMib: 512 } as object;
   await assert.rejects(server.client().sandboxes.create(misspelt), /memMib.*memMiB/);
   await assert.rejects(server.client().sandboxes.create({ vcpus: Number.NaN }), /vcpus/);
-  await assert.rejects(server.sandbox().setTimeout(Infinity), /seconds/);
+  await assert.rejects(server.sandbox().setTimeout(Infinity), /timeout must be a finite number/);
   assert.equal(server.seen.length, 0);
 });
 
@@ -82,6 +87,7 @@ test('a record has fields in camelCase, with null for missing values', async () 
   assert.deepEqual(sandbox?.record, {
     id: SANDBOX_ID,
     status: 'running',
+    name: null,
     teamId: 'team1',
     image: 'docker.io/library/node:22-slim@sha256:00',
     region: 'us',
@@ -93,9 +99,11 @@ test('a record has fields in camelCase, with null for missing values', async () 
     endedAt: null,
     hibernatedAt: null,
     timeout: 300,
+    endsAt: null,
     expiresAt: '2026-11-21T06:35:00.000Z',
     maxLifetime: null,
     autoHibernate: false,
+    cwd: null,
     disk: null,
     labels: { a_b: 'c' },
     parentId: null,
@@ -138,6 +146,37 @@ test('setTimeout patches the timer and stores the new record', async () => {
   assert.deepEqual(server.lastJson, { timeout: 0 });
   assert.equal(info.expiresAt, null);
   assert.equal(sandbox.record.timeout, 0);
+});
+
+test('update sends every setting under its wire name, and null as null', async () => {
+  await using server = await LoopbackServer.answering(200, wireRecord({ name: 'ci', labels: { a_b: 'c' } }));
+  const sandbox = server.sandbox();
+  await sandbox.update({
+    timeout: 5,
+    name: 'ci',
+    labels: { a_b: 'c' },
+    autoHibernate: true,
+    maxLifetime: 60,
+  });
+  assert.equal(`${server.last.method} ${server.last.url}`, `PATCH /v1/runs/${SANDBOX_ID}`);
+  assert.deepEqual(server.lastJson, {
+    timeout: 5,
+    name: 'ci',
+    labels: { a_b: 'c' },
+    auto_hibernate: true,
+    max_lifetime: 60,
+  });
+  assert.deepEqual([sandbox.name, sandbox.record.labels], ['ci', { a_b: 'c' }]);
+  await sandbox.update({ name: null, maxLifetime: null, timeout: undefined });
+  assert.deepEqual(server.lastJson, { name: null, max_lifetime: null });
+  await sandbox.update({ expiresAt: '2026-11-21T06:30:00+01:00' });
+  assert.deepEqual(server.lastJson, { expires_at: '2026-11-21T06:30:00+01:00' });
+  await sandbox.update({ env: { A: 'b' }, cwd: null });
+  assert.deepEqual(server.lastJson, { env: { A: 'b' }, cwd: null });
+  await sandbox.update({ expiresAt: null });
+  assert.deepEqual(server.lastJson, { expires_at: null });
+  await assert.rejects(sandbox.update({ expiresAt: new Date('x') }), /update: expiresAt is an invalid date/);
+  await assert.rejects(sandbox.update({ image: 'a:1' } as object), /update: unknown option "image"/);
 });
 
 test('hibernate and resume send no body and store the new record', async () => {

@@ -9,7 +9,7 @@ import {
   type SandboxInfo,
 } from './sandbox-record.ts';
 import type { Transport } from '../transport/transport.ts';
-import { buildQuery, buildWireBody, encodeSegment, requireJsonNumber } from '../transport/wire.ts';
+import { buildQuery, buildWireBody, encodeSegment } from '../transport/wire.ts';
 
 /** Image of a sandbox when `CreateOptions.image` is left out. */
 export const DEFAULT_IMAGE = 'node:22-slim';
@@ -21,6 +21,11 @@ export interface CreateOptions extends EgressOptions {
    * `stable` (code `image_not_pinned`). Default `node:22-slim`.
    */
   image?: string | undefined;
+  /**
+   * Name of the sandbox, 1–64 characters. No other sandbox of the team may have it until this one ends (code
+   * `already_exists`). Default: none.
+   */
+  name?: string | undefined;
   /** Number of virtual CPUs, 1–32. Default 1. */
   vcpus?: number | undefined;
   /** Memory in MiB, 128–262 144. Default 1024. */
@@ -37,10 +42,25 @@ export interface CreateOptions extends EgressOptions {
   /** Seconds (1–31 536 000) after which the sandbox is destroyed even if it is in use. Default: no limit. */
   maxLifetime?: number | undefined;
   /**
+   * Time at which the sandbox is destroyed even if it is in use: in the future, at most a year ahead. A text is ISO 8601
+   * with its offset. Default: none.
+   */
+  expiresAt?: Date | string | undefined;
+  /**
    * If true, the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. Default
    * false.
    */
   autoHibernate?: boolean | undefined;
+  /**
+   * Environment variables of commands, shells and terminals: up to 256, 32 KiB together. Variables of granted credentials
+   * win over these, and the `env` of a command over both. The service stores them encrypted and never returns them.
+   */
+  env?: Record<string, string> | undefined;
+  /**
+   * Absolute path where commands, shells and terminals start, and relative paths of files. It must exist when it is used.
+   * Default: the working directory of the image.
+   */
+  cwd?: string | undefined;
   /**
    * Name of the persistent disk that is mounted at `/workspace`. With `forkFromDisk`: name of the new disk; default: the
    * name of the source with a number. Default: no disk.
@@ -54,13 +74,17 @@ export interface CreateOptions extends EgressOptions {
 
 const CREATE_FIELDS = {
   image: 'image',
+  name: 'name',
   vcpus: 'vcpus',
   memMiB: 'mem_mib',
   diskMiB: 'disk_mib',
   timeout: 'timeout',
   labels: 'labels',
   maxLifetime: 'max_lifetime',
+  expiresAt: 'expires_at',
   autoHibernate: 'auto_hibernate',
+  env: 'env',
+  cwd: 'cwd',
   disk: 'disk',
   forkFromDisk: 'fork_from_disk',
   diskSnapshot: 'disk_snapshot',
@@ -90,28 +114,6 @@ export async function fetchSandbox(
 ): Promise<SandboxInfo> {
   const answer = await transport.callJson(
     { method: 'GET', path, idempotent: true, signal: call.signal },
-    parseSandboxInfo,
-  );
-  return answer.value;
-}
-
-/** Sets the idle timeout of the sandbox at `path`. Throws `TypeError` for NaN and infinity. */
-export async function setIdleTimeout(
-  transport: Transport,
-  path: string,
-  seconds: number,
-  call: CallOptions,
-): Promise<SandboxInfo> {
-  requireJsonNumber(seconds, 'seconds');
-  const answer = await transport.callJson(
-    {
-      method: 'PATCH',
-      path,
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ timeout: seconds }),
-      idempotent: true,
-      signal: call.signal,
-    },
     parseSandboxInfo,
   );
   return answer.value;

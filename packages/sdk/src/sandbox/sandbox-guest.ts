@@ -25,6 +25,7 @@ import {
   type PreviewInfo,
   type PreviewOptions,
 } from './previews.ts';
+import { SandboxFiles } from './sandbox-files.ts';
 import { openShell, type Shell, type ShellOptions } from '../streams/shell.ts';
 import { spawnCommand, type SpawnedCommand, type SpawnOptions } from '../streams/spawned-command.ts';
 import { openTerminal, type Terminal, type TerminalOptions } from '../streams/terminal.ts';
@@ -39,12 +40,15 @@ import type { Transport } from '../transport/transport.ts';
 export abstract class SandboxGuest {
   /** Its commands that outlive their client. */
   readonly commands: SandboxCommands;
+  /** Its files, apart from uploads, downloads and lists, which are methods of the sandbox. */
+  readonly files: SandboxFiles;
   readonly #transport: Transport;
   readonly #path: string;
 
   /** Called by {@link Sandbox} only. `path` is the path of the sandbox below the base URL. */
   constructor(transport: Transport, path: string) {
     this.commands = new SandboxCommands(transport, path);
+    this.files = new SandboxFiles(transport, path);
     this.#transport = transport;
     this.#path = path;
   }

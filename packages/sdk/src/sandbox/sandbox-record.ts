@@ -24,6 +24,8 @@ export interface SandboxInfo {
   id: string;
   /** State of the sandbox. */
   status: SandboxStatus;
+  /** Name that the caller chose. Null without one. */
+  name: string | null;
   /**
    * Id of the team that owns the sandbox: the team of the key that created it. Null if the service does not send it.
    */
@@ -48,12 +50,19 @@ export interface SandboxInfo {
   hibernatedAt: string | null;
   /** Idle time in seconds after which the sandbox is destroyed, or hibernated with `autoHibernate`. 0 means never. */
   timeout: number;
-  /** Time when the sandbox is destroyed or hibernated if no call uses it before. Null means never. */
+  /** The `expiresAt` that a caller gave: when the sandbox is destroyed even if it is in use. Null without one. */
+  endsAt: string | null;
+  /**
+   * Time when the sandbox is destroyed or hibernated if no call uses it before: the earliest of its idle timeout,
+   * `maxLifetime` and `endsAt`. Null means never.
+   */
   expiresAt: string | null;
   /** Seconds from creation after which the sandbox is destroyed even if it is in use. Null means no limit. */
   maxLifetime: number | null;
   /** True if the idle sandbox is hibernated instead of destroyed, and resumed by the next call that uses it. */
   autoHibernate: boolean;
+  /** Where its processes start, if a caller chose it. Null means the working directory of the image. */
+  cwd: string | null;
   /** The persistent disk at `/workspace`. Null without one. */
   disk: SandboxDiskInfo | null;
   /** Labels that the caller chose. */
@@ -111,6 +120,7 @@ export function parseSandboxInfo(value: unknown): SandboxInfo {
   return {
     id: readString(record, 'id'),
     status: readString(record, 'status'),
+    name: readOptionalString(record, 'name'),
     teamId: readOptionalString(record, 'team_id'),
     image: readString(record, 'image'),
     region: readString(record, 'region'),
@@ -122,9 +132,11 @@ export function parseSandboxInfo(value: unknown): SandboxInfo {
     endedAt: readOptionalString(record, 'ended_at'),
     hibernatedAt: readOptionalString(record, 'hibernated_at'),
     timeout: readNumber(record, 'timeout'),
+    endsAt: readOptionalString(record, 'ends_at'),
     expiresAt: readOptionalString(record, 'expires_at'),
     maxLifetime: readOptionalNumber(record, 'max_lifetime'),
     autoHibernate: readFlag(record, 'auto_hibernate'),
+    cwd: readOptionalString(record, 'cwd'),
     disk: parseSandboxDisk(record['disk']),
     labels: readStringMap(record, 'labels'),
     parentId: readOptionalString(record, 'parent_id'),

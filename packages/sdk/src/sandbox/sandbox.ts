@@ -1,7 +1,7 @@
 import { fetchAuditHead, readAudit, type AuditOptions } from '../audit/audit.ts';
 import type { AuditEntry, AuditHead } from '../audit/audit-entry.ts';
 import { resolveClientOptions, type CallOptions, type ClientOptions } from '../transport/client-options.ts';
-import { CoppiceError } from '../transport/errors.ts';
+import { CoppiceError, nullIfMissing } from '../transport/errors.ts';
 import type { CreateCallOptions } from '../transport/post-once.ts';
 import { fetchTree, ForkError, forkSandbox, type ForkOptions, type SandboxTree } from './forks.ts';
 import {
@@ -12,10 +12,11 @@ import {
   fetchSandbox,
   rollBack,
   sandboxPath,
-  setIdleTimeout,
   type CreateOptions,
 } from './lifecycle.ts';
+import { fetchMetrics, type MetricsOptions, type SandboxMetrics } from './metrics.ts';
 import { SandboxEgress } from './sandbox-egress.ts';
+import { updateSandbox, type SandboxSettings } from './settings.ts';
 import type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
 import {
   restoreSandbox,
@@ -96,6 +97,11 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
     return this.#record.id;
   }
 
+  /** Name of the sandbox in the record that the service sent last. Null without one. */
+  get name(): string | null {
+    return this.#record.name;
+  }
+
   /** State of the sandbox in the record that the service sent last. */
   get status(): SandboxStatus {
     return this.#record.status;
@@ -114,7 +120,18 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
    * await sandbox.setTimeout(3600);
    */
   async setTimeout(seconds: number, options: CallOptions = {}): Promise<SandboxInfo> {
-    this.#record = await setIdleTimeout(this.#transport, this.#path, seconds, options);
+    return this.update({ timeout: seconds }, options);
+  }
+
+  /**
+   * Changes settings, all or none, and restarts the idle timer. A hibernated sandbox stays hibernated. Rejects with code
+   * `already_exists` when another sandbox of the team has the name.
+   *
+   * @example
+   * await sandbox.update({ labels: { job: 'nightly' }, maxLifetime: 3600 });
+   */
+  async update(settings: SandboxSettings, options: CallOptions = {}): Promise<SandboxInfo> {
+    this.#record = await updateSandbox(this.#transport, this.#path, settings, options);
     return this.#record;
   }
 
@@ -141,7 +158,7 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   }
 
   /**
-   * Saves the sandbox as a snapshot, which is kept until it is deleted. The sandbox continues to run.
+   * Saves the sandbox as a snapshot, which is kept until it expires or is deleted. The sandbox continues to run.
    * `Sandbox.restore()` creates new sandboxes from the snapshot; `rollback()` returns this sandbox to it. Rejects with
    * code `capacity` when the snapshots of the organization exceed their quota.
    *
@@ -201,6 +218,20 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
    */
   async tree(options: CallOptions = {}): Promise<SandboxTree> {
     return fetchTree(this.#transport, this.#path, options);
+  }
+
+  /**
+   * Measures the sandbox: CPU time, memory, disks and network, now and in the last hour. The numbers are the host's,
+   * apart from `guestReported`. This is no use of the sandbox: its idle timer continues, and it is not resumed. Rejects
+   * with code `invalid_state` when the sandbox has ended.
+   *
+   * @example
+   * const { now, series } = await sandbox.metrics({ step: 60 });
+   * console.log(now?.cpu.utilization, now?.memory.hostBytes);
+   * for (const { at, cpuUtilization } of series) console.log(at, cpuUtilization);
+   */
+  async metrics(options: MetricsOptions = {}): Promise<SandboxMetrics> {
+    return fetchMetrics(this.#transport, this.#path, options);
   }
 
   /**
@@ -293,13 +324,8 @@ export async function findSandbox(
   id: string,
   options: CallOptions,
 ): Promise<Sandbox | null> {
-  try {
-    const info = await fetchSandbox(transport, sandboxPath(id), options);
-    return new Sandbox(transport, info);
-  } catch (error) {
-    if (error instanceof CoppiceError && error.status === 404) return null;
-    throw error;
-  }
+  const info = await nullIfMissing(fetchSandbox(transport, sandboxPath(id), options));
+  return info && new Sandbox(transport, info);
 }
 
 function hasEnded(record: SandboxInfo): boolean {

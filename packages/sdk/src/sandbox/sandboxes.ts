@@ -12,6 +12,8 @@ import { buildQuery } from '../transport/wire.ts';
 export interface ListOptions extends CallOptions {
   /** Lists only sandboxes in this state, or in one of these. Default: all that have not ended. */
   status?: SandboxStatus | SandboxStatus[] | undefined;
+  /** Lists only sandboxes with this name: of each team, one at most that has not ended. */
+  name?: string | undefined;
   /** Lists only sandboxes that have all these labels. */
   labels?: Record<string, string> | undefined;
   /** Lists only sandboxes of this team, given by id or name. Default: all that are visible to the API key. */
@@ -80,10 +82,16 @@ export class Sandboxes {
    * for await (const sandbox of client.sandboxes.list({ labels: { job: 'nightly' } })) await sandbox.destroy();
    */
   list(options: ListOptions = {}): PagedList<Sandbox> {
-    const { status, labels, team, limit, signal } = options;
+    const { status, name, labels, team, limit, signal } = options;
     requireLimit(limit);
     return new PagedList<Sandbox>({
-      firstQuery: buildQuery({ status, label: formatLabels(labels), team, limit: toPageItems(limit) }),
+      firstQuery: buildQuery({
+        status,
+        name,
+        label: formatLabels(labels),
+        team,
+        limit: toPageItems(limit),
+      }),
       fetchPage: (query) =>
         fetchPage(this.#transport, { path: '/v1/runs', query, signal }, (value) =>
           parseSandboxInfos(value).map((info) => new Sandbox(this.#transport, info)),

@@ -35,6 +35,7 @@ const SHOWN: SnapshotInfo = {
   sizeBytes: 5e8,
   boundTo: { kernel: '6.12.1', qemu_version: '10.0' },
   createdAt: '2026-11-21T06:32:00.000Z',
+  expiresAt: null,
   disk: null,
 };
 
@@ -49,6 +50,31 @@ test('a snapshot is taken with or without a name and a key', async () => {
   const [mine, its] = server.seen.map((request) => request.headers['idempotency-key']);
   assert.equal(mine, 'mine');
   assert.match(String(its), /^[0-9a-f]{32}$/);
+});
+
+test('a snapshot with an expiry is taken, found, and changed', async () => {
+  const end = '2026-12-01T00:00:00.000Z';
+  await using server = await LoopbackServer.answering(200, { ...WIRE, expires_at: end });
+  const expected = { ...SHOWN, expiresAt: end };
+  assert.deepEqual(await server.sandbox().snapshot({ expiresIn: 60 }), expected);
+  assert.deepEqual(server.lastJson, { expires_in: 60 });
+  const { snapshots } = server.client();
+  assert.deepEqual(await snapshots.get(SNAPSHOT_ID), expected);
+  assert.equal(`${server.last.method} ${server.last.url}`, `GET /v1/snapshots/${SNAPSHOT_ID}`);
+  assert.deepEqual(await snapshots.update(SNAPSHOT_ID, { name: null, expiresAt: new Date(end) }), expected);
+  assert.equal(`${server.last.method} ${server.last.url}`, `PATCH /v1/snapshots/${SNAPSHOT_ID}`);
+  assert.deepEqual(server.lastJson, { name: null, expires_at: end });
+  await assert.rejects(
+    snapshots.update(SNAPSHOT_ID, { expiresIn: 5 } as object),
+    /unknown option "expiresIn"/,
+  );
+});
+
+test('get returns null for a missing snapshot and throws on every other error', async () => {
+  await using missing = await LoopbackServer.answering(404, errorBody('not_found', 'no such snapshot'));
+  assert.equal(await missing.client().snapshots.get(SNAPSHOT_ID), null);
+  await using refusing = await LoopbackServer.answering(401, errorBody('unauthorized', 'revoked'));
+  await assert.rejects(refusing.client().snapshots.get(SNAPSHOT_ID), { code: 'unauthorized' });
 });
 
 test('an exceeded quota is an error with the service’s code', async () => {

@@ -8,9 +8,9 @@ const DEFAULT_EXEC_TIMEOUT_SECONDS = 30;
 export interface ExecOptions extends CallOptions {
   /** Seconds (1–86 400) after which the command is killed. Default 30. */
   timeout?: number | undefined;
-  /** Working directory. Default: the image's WORKDIR, else `/workspace`. */
+  /** Working directory. Default: the `cwd` of the sandbox, else the image's WORKDIR, else `/workspace`. */
   cwd?: string | undefined;
-  /** Environment variables that are added to those of the image. */
+  /** Environment variables that are added to those of the image and of the sandbox, and win over them. */
   env?: Record<string, string> | undefined;
   /** User that runs the command: name, uid, `name:group` or `uid:gid`. Default: the image's USER, else root. */
   user?: string | undefined;

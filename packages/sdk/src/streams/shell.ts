@@ -16,7 +16,7 @@ import { buildWireBody, readNumber, readString } from '../transport/wire.ts';
 
 /** Working directory and user of a shell. */
 export interface ShellOptions extends CallOptions {
-  /** Working directory. Default: the image's WORKDIR, else `/workspace`. */
+  /** Working directory. Default: the `cwd` of the sandbox, else the image's WORKDIR, else `/workspace`. */
   cwd?: string | undefined;
   /** User that runs the shell: name, uid, `name:group` or `uid:gid`. Default: the image's USER, else root. */
   user?: string | undefined;

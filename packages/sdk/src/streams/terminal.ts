@@ -16,7 +16,7 @@ export interface TerminalOptions extends CallOptions {
    * the image has no bash.
    */
   command?: string | undefined;
-  /** Working directory. Default: the image's WORKDIR, else `/workspace`. */
+  /** Working directory. Default: the `cwd` of the sandbox, else the image's WORKDIR, else `/workspace`. */
   cwd?: string | undefined;
   /** User that runs the program: name, uid, `name:group` or `uid:gid`. Default: the image's USER, else root. */
   user?: string | undefined;

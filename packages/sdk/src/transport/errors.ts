@@ -72,6 +72,16 @@ export function buildAnswerError(label: string, answer: FailedAnswer): CoppiceEr
   });
 }
 
+/** Resolves with null when the service answers that there is no such thing. */
+export async function nullIfMissing<Found>(finding: Promise<Found>): Promise<Found | null> {
+  try {
+    return await finding;
+  } catch (error) {
+    if (error instanceof CoppiceError && error.status === 404) return null;
+    throw error;
+  }
+}
+
 /** Returns the first 200 bytes as text, cut between characters. */
 export function firstBytes(body: Uint8Array): string {
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });

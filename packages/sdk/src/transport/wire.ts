@@ -55,7 +55,7 @@ export function readStringMap(object: WireObject, field: string): Record<string,
 
 /**
  * Renames the caller's options for the wire. Throws `TypeError` for an option that is not in `fields`, so that a typo
- * in plain JavaScript is not ignored, and for NaN and infinity.
+ * in plain JavaScript is not ignored, and for NaN, infinity and an invalid date.
  */
 export function buildWireBody(
   options: object,
@@ -70,6 +70,7 @@ export function buildWireBody(
     }
     if (value === undefined) continue;
     requireJsonNumber(value, `${what}: ${option}`);
+    requireDate(value, `${what}: ${option}`);
     body[field] = value;
   }
   return body;
@@ -79,6 +80,12 @@ export function buildWireBody(
 export function requireJsonNumber(value: unknown, what: string): void {
   if (typeof value !== 'number' || Number.isFinite(value)) return;
   throw new TypeError(`${what} must be a finite number, not ${value}`);
+}
+
+/** Throws `TypeError` for an invalid date, which would be sent as null. */
+function requireDate(value: unknown, what: string): void {
+  if (value instanceof Date && Number.isNaN(value.getTime()))
+    throw new TypeError(`${what} is an invalid date`);
 }
 
 /**

@@ -35,6 +35,19 @@ function load(environment: Record<string, string>, manifest: unknown = MANIFEST)
   }
 }
 
+test('a token for metrics is long, visible, and no API key', () => {
+  const token = 'm'.repeat(16);
+  assert.equal(load({}).control.metricsToken, undefined);
+  assert.equal(load({ COPPICE_METRICS_TOKEN: token }).control.metricsToken, token);
+  for (const wrong of ['', token.slice(1), 'm'.repeat(257), `${token} x`, `${token}ü`])
+    assert.throws(
+      () => load({ COPPICE_METRICS_TOKEN: wrong }),
+      /^ConfigError: COPPICE_METRICS_TOKEN: must be 16/,
+    );
+  const key = `cop_live_us_${'k'.repeat(40)}`;
+  assert.throws(() => load({ COPPICE_METRICS_TOKEN: key }), /COPPICE_METRICS_TOKEN: must not be an API key/);
+});
+
 test('without any setting the service listens on loopback only', () => {
   assert.deepEqual(load({}).control.listen, { host: '127.0.0.1', port: 8080 });
 });

@@ -73,6 +73,9 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       ...readAccountLimits(settings),
       egress: readEgress(settings, assetsDir),
       ...(settings.DATABASE_URL === undefined ? {} : { databaseUrl: settings.DATABASE_URL }),
+      ...(settings.COPPICE_METRICS_TOKEN === undefined
+        ? {}
+        : { metricsToken: settings.COPPICE_METRICS_TOKEN }),
       signUp: settings.COPPICE_SIGN_UP,
       ...(settings.COPPICE_BOOTSTRAP_INVITATION === undefined
         ? {}

@@ -6,6 +6,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { parseEnv } from 'node:util';
+import { parseApiKey } from '@coppice/contract';
 import { z } from 'zod';
 import { isInvitation } from '../control/accounts/organizations/invitation-token.ts';
 import { CPU_SETTINGS } from '../lib/cpu-setting.ts';
@@ -67,6 +68,11 @@ export const Settings = z.object({
     .optional(),
   COPPICE_SIGN_UP: z.enum(['invited', 'open'], { error: 'must be invited or open' }).default('invited'),
   COPPICE_USER: z.string().default('coppice'),
+  COPPICE_METRICS_TOKEN: z
+    .string()
+    .regex(/^[\x21-\x7e]{16,256}$/u, 'must be 16 to 256 visible ASCII characters without a space')
+    .refine((token) => parseApiKey(token) === undefined, { error: 'must not be an API key' })
+    .optional(),
   COPPICE_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal']).default('info'),
   COPPICE_REGISTRY_MIRRORS: Mirrors.prefault(''),
   COPPICE_INSECURE_REGISTRIES: flagList.prefault(''),

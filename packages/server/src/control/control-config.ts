@@ -125,5 +125,7 @@ export interface ControlConfig {
   objectStore?: ObjectStoreConfig;
   /** Without it only built-in profiles and services. */
   egress?: EgressSettings;
+  /** Opens `GET /metrics`; without it there is no such route. */
+  metricsToken?: string;
   limits?: Partial<ControlLimits>;
 }

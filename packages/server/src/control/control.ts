@@ -3,6 +3,7 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { join } from 'node:path';
 import { lockDirectories } from '../lib/process/instance-lock.ts';
+import type { ObjectStore } from '../lib/objects/object-store.ts';
 import { openObjectStore } from '../lib/objects/open-object-store.ts';
 import type { TlsPair } from '../lib/tls/tls-pair.ts';
 import { buildAccounts } from './accounts/accounts.ts';
@@ -12,12 +13,13 @@ import type { Bootstrapped } from './accounts/bootstrap/bootstrapped.ts';
 import { KeyEnds } from './auth/key-ends.ts';
 import { KeyGuesses } from './auth/key-guesses.ts';
 import { KeyUses } from './auth/key-uses.ts';
+import { FileLinks } from './auth/file-links.ts';
 import { Tickets } from './auth/tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
 import { connectDatabase } from './db/connect-database.ts';
 import { DatabaseLease } from './db/database-lease.ts';
 import { DatabaseHealth } from './db/database-health.ts';
-import { openDatabase, type Database } from './db/database.ts';
+import { openDatabase, type Database, type PoolCounts } from './db/database.ts';
 import { InstallationGuard } from './db/installation-guard.ts';
 import { migrateDatabase } from './schema/migrate.ts';
 import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
@@ -28,6 +30,7 @@ import type { App } from './http/app.ts';
 import { buildServer } from './http/server.ts';
 import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
+import { ServiceMetrics } from './metrics/service-metrics.ts';
 import { PortForwarder } from './ports/forward.ts';
 import { PreviewOrigins } from './ports/preview-origins.ts';
 import { PreviewStore } from './ports/preview-store.ts';
@@ -38,6 +41,7 @@ import { SYSTEM_CLOCK, type Clock } from './time/clock.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/commands/output-budget.ts';
 import type { RunnerLink } from './sandbox/runner-link.ts';
+import type { Sandboxes } from './sandbox/sandboxes.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';
 import { startSandboxes } from './start-sandboxes.ts';
@@ -87,17 +91,17 @@ export async function startControl(
   const storage = await openStorage(config, { limits, log }, stack);
   const { db, secrets, lease, databaseHealth } = storage;
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
-  const { region, creditCents, objectStore = { kind: 'directory' } } = config;
-  const directory = join(config.dataDir, OBJECTS_DIRECTORY);
-  const objects = await openObjectStore(objectStore, { directory, log }, stack);
-  const base = { db, runner, secrets, objects, region, limits, creditCents, rules, clock, log };
+  const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
+  const objects = await openObjects(config, log, stack);
+  const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
+  const base = { db, runner, secrets, objects, region, limits, creditCents, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();
   const gate = new Gate(lease);
   let address = '';
-  const { hstsSeconds, trustedProxies, corsOrigins } = config;
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
+  if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, log);
   purgeHourly([idempotency, exposed.previews, access.accounts.sessions], stack, log);
   const server = await buildServer(
@@ -110,12 +114,12 @@ export async function startControl(
       runner,
       idempotency,
       outputBudget: new OutputBudget(limits.execOutputTotalBytes),
+      metrics,
+      metricsToken: config.metricsToken,
       limits,
       version: config.version,
       exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
-      assertServing: () => gate.assertOpen(),
-      checkHealth: () => checkHealth({ gate, databaseHealth, link: live.link }),
-      getAccelerator: () => live.link.accelerator,
+      ...buildHealth({ gate, databaseHealth, link: live.link }),
     },
     log,
   );
@@ -150,12 +154,21 @@ function closeInOrder(
   });
 }
 
+function openObjects(
+  { dataDir, objectStore = { kind: 'directory' } }: ControlConfig,
+  log: Logger,
+  stack: AsyncDisposableStack,
+): Promise<ObjectStore> {
+  return openObjectStore(objectStore, { directory: join(dataDir, OBJECTS_DIRECTORY), log }, stack);
+}
+
 interface Storage {
   db: Database;
   lease: DatabaseLease;
   databaseHealth: DatabaseHealth;
   secrets: SecretBox;
   masterKey: Buffer;
+  pool: PoolCounts;
 }
 
 /** Opens the master key and the database, takes the lease and brings the schema up to date. */
@@ -171,9 +184,12 @@ async function openStorage(
   const lease = stack.use(await DatabaseLease.acquire({ connection, guard, log, patienceMs }));
   await migrateDatabase(connection, log, guard);
   const assertUsable = (): void => lease.assertHeld();
-  const db = stack.adopt(openDatabase(connection, log, { assertUsable, guard }), (open) => open.destroy());
+  let pool: PoolCounts = { totalCount: 0, idleCount: 0, waitingCount: 0 };
+  const onPool = (opened: PoolCounts): void => void (pool = opened);
+  const opened = openDatabase(connection, log, { assertUsable, guard, onPool });
+  const db = stack.adopt(opened, (open) => open.destroy());
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
-  return { db, lease, databaseHealth, secrets: new SecretBox(masterKey, older), masterKey };
+  return { db, lease, databaseHealth, secrets: new SecretBox(masterKey, older), masterKey, pool };
 }
 
 interface AccessBase extends Pick<Storage, 'db' | 'masterKey'> {
@@ -190,9 +206,11 @@ function openAccess(
   stack: AsyncDisposableStack,
 ) {
   const tickets = new Tickets(masterKey);
+  const fileLinks = new FileLinks(masterKey);
   return {
     tickets,
-    authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets })),
+    fileLinks,
+    authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets, fileLinks })),
     keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
     keyEnds: stack.use(new KeyEnds(db, log)),
     keyUses: stack.use(new KeyUses(db, log)),
@@ -219,6 +237,17 @@ function openPorts(
     previews: new Previews({ store: new PreviewStore(db), origins: previewOrigins, masterKey }),
     forwarder: stack.use(new PortForwarder(runner)),
   };
+}
+
+function watchState(
+  metrics: ServiceMetrics,
+  { sandboxes, openRequests, pool }: { sandboxes: Sandboxes; openRequests: OpenRequests; pool: PoolCounts },
+): void {
+  metrics.watch({
+    countSandboxes: () => sandboxes.countByState(),
+    openRequests: () => openRequests.counts,
+    databasePool: () => ({ size: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
+  });
 }
 
 function purgeHourly(
@@ -286,8 +315,14 @@ interface HealthParts {
   link: RunnerLink;
 }
 
-async function checkHealth({ gate, databaseHealth, link }: HealthParts): Promise<void> {
-  await databaseHealth.check();
-  gate.assertOpen();
-  if (!link.isConnected) throw new AppError('unavailable', 'the runner of this machine is not connected');
+function buildHealth({ gate, databaseHealth, link }: HealthParts) {
+  return {
+    assertServing: () => gate.assertOpen(),
+    checkHealth: async (): Promise<void> => {
+      await databaseHealth.check();
+      gate.assertOpen();
+      if (!link.isConnected) throw new AppError('unavailable', 'the runner of this machine is not connected');
+    },
+    getAccelerator: () => link.accelerator,
+  };
 }

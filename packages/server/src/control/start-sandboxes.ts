@@ -10,7 +10,7 @@ import { Credit } from './billing/credit/credit.ts';
 import { CreditKeeper } from './billing/credit/credit-keeper.ts';
 import { CommandStore } from './commands/command-store.ts';
 import { CommandWatch } from './commands/command-watch.ts';
-import { Commands } from './commands/commands.ts';
+import { Commands, type CommandsParts } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
 import { startDisks } from './disks/start-disks.ts';
@@ -21,11 +21,13 @@ import { Grants } from './egress/grants.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
+import type { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
 import { FamilyStore } from './sandbox/record/family-store.ts';
+import { Environments } from './sandbox/environment/environments.ts';
 import { LiveDrivers } from './sandbox/live/live-drivers.ts';
 import { RunnerLink } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
@@ -48,12 +50,13 @@ export interface SandboxesBase {
   creditCents: number | undefined;
   rules: EgressRules;
   clock: Clock;
+  metrics: Pick<ServiceMetrics, 'starts'>;
   log: Logger;
 }
 
 /** Loads the live sandboxes and builds the link that reconciles them with the runner. The link is not started yet. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
-  const { db, runner, secrets, region, limits, creditCents, clock, log } = base;
+  const { db, runner, secrets, region, limits, creditCents, clock, metrics, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
   await ownLimits.start();
   const limitsOf = ownLimits.of;
@@ -63,14 +66,11 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
-  const onEnded = (): void => archive.wake();
   const egress = openEgress(base, audit);
   const { grants, notes, egressKeeper } = egress;
+  const environments = new Environments({ secrets, grants, store });
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
-  const commandParts = { runner: runner.commands, store: new CommandStore(db), audit, clock };
-  const retryMs = Math.min(MAX_RETRY_MS, limits.reconcileIntervalMs);
-  const watch = stack.use(new CommandWatch({ ...commandParts, retryMs, log }));
-  await watch.load();
+  const { watch, commandParts } = await openCommands(base, audit, stack);
   const common = { runner, store, clock };
   const drivers = stack.use(
     new LiveDrivers({
@@ -82,9 +82,11 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
       credit,
       limitsOf,
       log,
-      onEnded,
+      onEnded: () => archive.wake(),
+      onEnding: (id) => watch.ending(id),
       onState: (row) => watch.follow(row),
       onRolledBack: (row) => watch.rolledBack(row),
+      noteStart: (note) => metrics.starts.note(note),
       disks: disks.sandboxDisks,
     }),
   );
@@ -102,14 +104,15 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     grants,
     audit,
     disks: disks.sandboxDisks,
+    environments,
   });
-  const commands = new Commands({ ...commandParts, sandboxes, watch });
-  const { snapshots, captures } = openSnapshots(base, { audit, drivers, limitsOf });
+  const commands = new Commands({ ...commandParts, sandboxes, environments });
+  const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
   const billing = new Billing({ db, clock, credit });
   const audited = { audit, auditStore, teamSecrets };
-  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, ...audited };
+  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...audited };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 
@@ -132,12 +135,31 @@ function openEgress(
   return { grants, notes: new EgressNotes({ db, audit, log }), egressKeeper: new EgressKeeper(log) };
 }
 
+async function openCommands(
+  { db, runner, limits, clock, log }: SandboxesBase,
+  audit: AuditLog,
+  stack: AsyncDisposableStack,
+): Promise<{ watch: CommandWatch; commandParts: Omit<CommandsParts, 'sandboxes' | 'environments'> }> {
+  const parts = { runner: runner.commands, store: new CommandStore(db), audit, clock };
+  const retryMs = Math.min(MAX_RETRY_MS, limits.reconcileIntervalMs);
+  const watch = stack.use(new CommandWatch({ ...parts, retryMs, log }));
+  await watch.load();
+  return { watch, commandParts: { ...parts, watch, limits } };
+}
+
+interface SnapshotsBase {
+  audit: AuditLog;
+  drivers: LiveDrivers;
+  environments: Environments;
+  limitsOf: LimitsOf;
+}
+
 function openSnapshots(
   { db, runner, limits, clock, log }: SandboxesBase,
-  { audit, drivers, limitsOf }: { audit: AuditLog; drivers: LiveDrivers; limitsOf: LimitsOf },
+  { audit, drivers, environments, limitsOf }: SnapshotsBase,
 ): { snapshots: Snapshots; captures: CaptureKeeper } {
   const saved = { store: new SnapshotStore(db), captures: runner.captures, audit, clock, log };
-  const snapshots = new Snapshots({ ...saved, limitsOf });
+  const snapshots = new Snapshots({ ...saved, environments, limitsOf });
   const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });
   return { snapshots, captures };
 }

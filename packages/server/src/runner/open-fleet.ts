@@ -32,6 +32,7 @@ import { CaptureStore } from './snapshot/capture-store.ts';
 import { TemplateStore, type Bindings } from './snapshot/template-store.ts';
 import { openDisks, type OpenedDisks } from './open-disks.ts';
 import { DiskOperations } from './workspace/disk-operations.ts';
+import type { Workspaces } from './workspace/workspaces.ts';
 import { overheadMiB } from './vm/shape.ts';
 import type { Vmm } from './vm/vmm.ts';
 import type { VmAccounts } from './confinement/vm-accounts.ts';
@@ -58,6 +59,7 @@ export interface OpenedFleet {
   plan: TemplatePlan;
   builds: ImageBuilds;
   disks: DiskOperations;
+  workspaces: Workspaces;
   capacity: Capacity;
   cgroups: CgroupTree;
   network: VmNetwork;
@@ -128,7 +130,8 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   };
   const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
   const copying = openCopies(config, parts, { fleet, captures, network, persistent, disk, log });
-  return { fleet, captures, spool, images, plan, builds, ...copying, capacity, cgroups, network, close };
+  const stored = { captures, spool, images, plan, builds, workspaces };
+  return { fleet, ...stored, ...copying, capacity, cgroups, network, close };
 }
 
 function openCopies(

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import { lockDirectories } from '../lib/process/instance-lock.ts';
+import type { RunnerMetrics } from '../lib/protocol/metrics-protocol.ts';
 import {
   RUNNER_PROTOCOL_VERSION,
   type CgroupStatus,
@@ -20,6 +21,9 @@ import type { HostRanges } from './host-ranges/host-ranges.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
 import { isTmpfs } from './host/tmpfs.ts';
 import { RunnerServer } from './http/runner-server.ts';
+import { measureRunner } from './measure-runner.ts';
+import { findMetered, listMetered } from './metrics/metered-driver.ts';
+import { VmMeters } from './metrics/vm-meters.ts';
 import { openFleet, type OpenedFleet } from './open-fleet.ts';
 import { openVmm } from './open-vmm.ts';
 import type { RunnerConfig } from './runner-config.ts';
@@ -75,7 +79,11 @@ export async function startRunner(
   machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
   const { fleet, copies, rollbacks, spool, images, builds, plan, disks } = opened;
   const status = (): RunnerStatus => buildStatus(opened, { accelerators, confinement: jail.confinement });
-  const served = { fleet, copies, rollbacks, spool, images, builds, plan, disks, status, log };
+  const measured = { ...opened, accelerators, confinement: jail.confinement, machines };
+  const metrics = (): RunnerMetrics => measureRunner(measured);
+  const meters = setup.use(openMeters(opened, log));
+  const routed = { fleet, copies, rollbacks, spool, images, builds, plan, disks, status, metrics, meters };
+  const served = { ...routed, log };
   const server = await RunnerServer.listen(served, config.socketPath);
   setup.defer(() => server.close());
   setup.defer(() => lock.leave());
@@ -90,6 +98,15 @@ export async function startRunner(
     cgroups: opened.cgroups.status,
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
+}
+
+function openMeters({ fleet, network }: OpenedFleet, log: Logger): VmMeters {
+  return new VmMeters({
+    listVms: () => listMetered(fleet.vms),
+    findVm: (id) => findMetered(fleet.vms, id),
+    readTraffic: (units) => network.readTraffic(units),
+    log,
+  });
 }
 
 function buildStatus(

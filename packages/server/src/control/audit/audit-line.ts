@@ -6,8 +6,8 @@ import type { AuditChain, AuditNote } from './audit-chain.ts';
 export interface Waiting {
   /** Entries that are written together. */
   notes: readonly AuditNote[];
-  /** The change to commit together with the entries. */
-  work?: (transaction: Database) => Promise<unknown>;
+  /** The change to commit together with the entries. It gets the `seq` of the last one. */
+  work?: (transaction: Database, seq: number) => Promise<unknown>;
   resolve: (written: Written) => void;
   reject: (error: unknown) => void;
 }

@@ -64,7 +64,7 @@ const openLog = (): AuditLog =>
 beforeEach(async () => {
   store = new FaultyStore(db);
   log = openLog();
-  const row = await new SandboxStore(db).get((await harness.create()).id);
+  const { has_env: _, ...row } = await new SandboxStore(db).get((await harness.create()).id);
   ids = [0, 1, 2].map(() => `run${crypto.randomUUID().replaceAll('-', '').slice(0, 20)}`);
   await new SandboxStore(db).insert(
     ids.map((one) => ({ ...row, id: one, labels: '{}', audit_key_id: null, status: 'running' as const })),

@@ -61,11 +61,14 @@ export class AuditLog {
     return (await this.#enqueue(sandboxId, { notes: [note] })).seq;
   }
 
-  /** Commits `work` and the entries together: all or nothing. Throws the errors of `work` and of {@link append}. */
+  /**
+   * Commits `work` and the entries together: all or nothing. `work` gets the `seq` of the last entry. Throws the errors of
+   * `work` and of {@link append}.
+   */
   async commit<T>(
     sandboxId: string,
     notes: AuditNote | readonly AuditNote[],
-    work: (transaction: Database) => Promise<T>,
+    work: (transaction: Database, seq: number) => Promise<T>,
   ): Promise<T> {
     return (await this.#enqueue(sandboxId, { notes: [notes].flat(), work })).result as T;
   }
@@ -185,8 +188,9 @@ export class AuditLog {
       if (ready === undefined || item?.work === undefined) return;
       const { work } = item;
       const result = await this.#parts.db.transaction().execute(async (transaction) => {
-        const done = await work(transaction);
-        await this.#parts.store.insert(ready.rows ?? [], transaction);
+        const rows = ready.rows ?? [];
+        const done = await work(transaction, rows.at(-1)?.seq ?? 0);
+        await this.#parts.store.insert(rows, transaction);
         return done;
       });
       this.#settle(part, ready.rows ?? [], result);
@@ -206,7 +210,8 @@ export class AuditLog {
       return false;
     const { db, log } = this.#parts;
     try {
-      const result = await db.transaction().execute(item.work);
+      const { work } = item;
+      const result = await db.transaction().execute((transaction) => work(transaction, 0));
       log.error({ err: cause, sandbox_id: part.line.sandboxId }, 'an audit log ends without its last entry');
       this.#settle(part, [], result);
     } catch (error) {

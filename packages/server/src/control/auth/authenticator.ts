@@ -1,4 +1,4 @@
-/** Authenticates requests: from the `Authorization` header, or a ticket, to an organization. */
+/** Authenticates requests: from the `Authorization` header, a ticket, or a link to a file, to an organization. */
 import { timingSafeEqual } from 'node:crypto';
 import { AppError, parseApiKey, type KeyScope } from '@coppice/contract';
 import type { Owner } from '../accounts/organizations/organization-store.ts';
@@ -6,6 +6,7 @@ import type { Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
 import { findActiveKey, findActiveKeyById, type ActiveKey } from './api-key-store.ts';
 import { hashApiKey } from './hash-api-key.ts';
+import type { FileLinks } from './file-links.ts';
 import type { Tickets } from './tickets.ts';
 
 /** The owner and rights that a request acts with. */
@@ -15,8 +16,15 @@ interface Principal extends Owner {
   reach: Reach;
 }
 
-/** The credential of a request: the header, or a ticket for the sandbox named in its path. */
-export type Credential = { authorization: string | undefined } | { ticket: string; sandboxId: string };
+/** The credential of a request: the header, a ticket for the sandbox named in its path, or the token of a link. */
+export type Credential =
+  | { authorization: string | undefined }
+  | { ticket: string; sandboxId: string }
+  | {
+      link: string;
+      /** Whether this service has given the link. It may have expired, or its key may be revoked. */
+      isSigned: boolean;
+    };
 
 export type Authenticate = (credential: Credential) => Promise<Principal>;
 
@@ -24,17 +32,23 @@ export interface AuthenticatorParts {
   db: Database;
   region: string;
   tickets: Tickets;
+  fileLinks: FileLinks;
 }
 
 /** Returns a function that rejects with `unauthorized` for every key that is not an active one of this region. */
-export function buildAuthenticator({ db, region, tickets }: AuthenticatorParts): Authenticate {
+export function buildAuthenticator({ db, region, tickets, fileLinks }: AuthenticatorParts): Authenticate {
   const byKey = buildKeyAuthenticator(db, region);
   return async (credential) => {
-    if (!('ticket' in credential)) return byKey(credential.authorization);
-    const { apiKeyId } = tickets.redeem(credential.ticket, credential.sandboxId);
+    if ('authorization' in credential) return byKey(credential.authorization);
+    const isLink = 'link' in credential;
+    const { apiKeyId } = isLink
+      ? fileLinks.open(credential.link)
+      : tickets.redeem(credential.ticket, credential.sandboxId);
     const key = await findActiveKeyById(db, apiKeyId);
-    if (key === undefined)
-      throw new AppError('unauthorized', 'ticket: the API key that requested it is revoked or has expired');
+    if (key === undefined) {
+      const what = isLink ? 'the link' : 'ticket';
+      throw new AppError('unauthorized', `${what}: the API key that requested it is revoked or has expired`);
+    }
     return toPrincipal(key);
   };
 }

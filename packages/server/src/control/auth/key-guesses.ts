@@ -6,7 +6,8 @@
  *   else: address failed too often ──► 429; otherwise ──► looked up ──► wrong: counted
  *
  * Many callers may share an address, for example behind a proxy. So a key that was valid within the last hour is never
- * refused because of other callers. It is still looked up, as it may be revoked by now.
+ * refused because of other callers. It is still looked up, as it may be revoked by now. A link to a file that this
+ * service has signed is never a guess: its holders did not choose when it ends.
  */
 import { createHash } from 'node:crypto';
 import { AppError } from '@coppice/contract';
@@ -32,8 +33,8 @@ export class KeyGuesses {
 
   /** Runs `authenticate`. Throws `rate_limited` instead if the address has failed too often. */
   async check<T>(address: string, credential: Credential, authenticate: () => Promise<T>): Promise<T> {
-    const shown = 'ticket' in credential ? credential.ticket : credential.authorization;
-    // A request without a credential is no guess.
+    const shown = textOf(credential);
+    // A request without a credential is no guess, nor is a signed link.
     if (shown === undefined) return authenticate();
     const digest = createHash('sha256').update(shown).digest('base64');
     const block = toAddressBlock(address);
@@ -61,4 +62,10 @@ export class KeyGuesses {
     const oldest = this.#good.keys().next();
     if (this.#good.size > MAX_GOOD && oldest.done !== true) this.#good.delete(oldest.value);
   }
+}
+
+function textOf(credential: Credential): string | undefined {
+  if ('ticket' in credential) return credential.ticket;
+  if ('link' in credential) return credential.isSigned ? undefined : credential.link;
+  return credential.authorization;
 }

@@ -23,11 +23,32 @@ export interface HistoryFilter {
   after?: { endedAt: number; id: string };
 }
 
-export async function listHistory(db: Database, filter: HistoryFilter): Promise<SandboxRow[]> {
+const COLUMNS = [
+  'id',
+  'status',
+  'status_reason',
+  'team_id',
+  'image',
+  'vcpus',
+  'mem_mib',
+  'labels',
+  'create_ms',
+  'created_at',
+  'ended_at',
+  'uptime_ms',
+  'billed_ms',
+  'cpu_ms',
+  'mem_peak_bytes',
+  'cost_units',
+] as const satisfies (keyof SandboxRow)[];
+
+type HistoryRow = Pick<SandboxRow, (typeof COLUMNS)[number]>;
+
+export async function listHistory(db: Database, filter: HistoryFilter): Promise<HistoryRow[]> {
   const { reach, statuses, labels, from, to, image, limit, after } = filter;
   let query = db
     .selectFrom('sandboxes')
-    .selectAll()
+    .select(COLUMNS)
     .where(isWithinSql(reach, 'sandboxes'))
     .where('ended_at', 'is not', null)
     .where(HAS_RUN)
@@ -45,7 +66,7 @@ export async function listHistory(db: Database, filter: HistoryFilter): Promise<
   return query.execute();
 }
 
-export function buildHistoryRecord(row: SandboxRow): HistoryRecord {
+export function buildHistoryRecord(row: HistoryRow): HistoryRecord {
   return {
     id: row.id,
     status: row.status === 'failed' ? 'failed' : 'destroyed',

@@ -1,13 +1,14 @@
 /** Builds the records of commands that callers receive. Pure. */
 import { isFinal, type CommandRecord, type SandboxRecord } from '@coppice/contract';
+import { toTimestamp } from '../sandbox/record/record.ts';
+import { isOpen } from './command-changes.ts';
 import type { CommandRow } from './command-tables.ts';
 
 type CommandSandbox = Pick<SandboxRecord, 'status' | 'ended_at'>;
 
 /** A command that runs when its sandbox ends is lost. */
 export function buildCommandRecord(row: CommandRow, sandbox: CommandSandbox): CommandRecord {
-  const isCutOff = isFinal(sandbox.status) && (row.state === 'running' || row.state === 'starting');
-  const endedAt = row.ended_at === null ? null : new Date(row.ended_at).toISOString();
+  const isCutOff = isFinal(sandbox.status) && isOpen(row);
   return {
     id: row.id,
     run_id: row.sandbox_id,
@@ -17,7 +18,7 @@ export function buildCommandRecord(row: CommandRow, sandbox: CommandSandbox): Co
     exit_code: row.exit_code,
     timed_out: row.timed_out,
     started_at: new Date(row.started_at).toISOString(),
-    ended_at: isCutOff ? sandbox.ended_at : endedAt,
+    ended_at: isCutOff ? sandbox.ended_at : toTimestamp(row.ended_at),
     output_bytes: row.output_bytes,
     dropped_bytes: row.dropped_bytes,
   };

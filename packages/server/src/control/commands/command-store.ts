@@ -1,12 +1,14 @@
 /** Commands in SQL. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { ancestorsOf } from '../sandbox/record/family-store.ts';
 import { OPEN_STATES, type CommandRow, type CommandUpdate, type NewCommandRow } from './command-tables.ts';
 
 export interface CommandFilter {
   limit: number;
   after?: { createdAt: number; id: string };
-  state?: CommandRow['state'] | undefined;
+  /** States of rows. */
+  states?: readonly CommandRow['state'][] | undefined;
   tag?: string | undefined;
 }
 
@@ -39,18 +41,18 @@ export class CommandStore {
       .executeTakeFirst();
   }
 
-  /** Finds the command that was started with this id, in whatever sandbox of the organization. */
-  findStarted(organizationId: string, guestId: string): Promise<CommandRow | undefined> {
-    return this.#db
-      .selectFrom('commands')
-      .selectAll()
-      .where('organization_id', '=', organizationId)
-      .where('id', '=', guestId)
-      .executeTakeFirst();
+  /** Lists those of these commands that were started in the sandbox or in one from which it descends. */
+  async listInherited(sandboxId: string, ids: readonly string[]): Promise<CommandRow[]> {
+    const { rows } = await sql<CommandRow>`
+      ${ancestorsOf(sandboxId)}
+      SELECT commands.* FROM commands JOIN ancestors ON ancestors.id = commands.sandbox_id
+      WHERE commands.id = ANY(${[...ids]}::text[])`.execute(this.#db);
+    return rows;
   }
 
   /** Lists the commands of a sandbox, newest first. */
-  list(sandboxId: string, { limit, after, state, tag }: CommandFilter): Promise<CommandRow[]> {
+  async list(sandboxId: string, { limit, after, states, tag }: CommandFilter): Promise<CommandRow[]> {
+    if (states?.length === 0) return [];
     let query = this.#db
       .selectFrom('commands')
       .selectAll()
@@ -60,7 +62,7 @@ export class CommandStore {
       .limit(limit);
     if (after !== undefined)
       query = query.where(sql<boolean>`(started_at, id) < (${after.createdAt}, ${after.id})`);
-    if (state !== undefined) query = query.where('state', '=', state);
+    if (states !== undefined) query = query.where('state', 'in', [...states]);
     if (tag !== undefined) query = query.where('tag', '=', tag);
     return query.execute();
   }
@@ -97,13 +99,20 @@ export class CommandStore {
     return row !== undefined;
   }
 
+  /** Lists the commands of a sandbox that may run. */
+  listOpenOf(sandboxId: string): Promise<CommandRow[]> {
+    return this.listOfGuest(sandboxId, []);
+  }
+
   /** Lists the sandboxes of which a command may still run. */
   async listOpen(): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('commands')
-      .select('sandbox_id')
+      .innerJoin('sandboxes', 'sandboxes.id', 'commands.sandbox_id')
+      .select('commands.sandbox_id')
       .distinct()
-      .where('state', 'in', [...OPEN_STATES])
+      .where('commands.state', 'in', [...OPEN_STATES])
+      .where('sandboxes.ended_at', 'is', null)
       .execute();
     return rows.map((row) => row.sandbox_id);
   }

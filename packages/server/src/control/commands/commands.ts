@@ -1,37 +1,56 @@
 /**
- * Commands that outlive their clients: `/v1/runs/{id}/commands`. The row comes first, then the request to the guest, whose
- * id makes it repeatable; {@link CommandWatch} completes what a killed control leaves.
+ * Commands that outlive their clients: `/v1/runs/{id}/commands`. The row and the entry of the start come first, then the
+ * request to the guest, which is repeated until it is answered: the guest starts a command with the same id once.
+ * {@link CommandWatch} completes what a killed control leaves.
  */
 import type { Readable } from 'node:stream';
-import { AppError, type CommandRecord, type CreateCommandRequest } from '@coppice/contract';
+import {
+  AppError,
+  isFinal,
+  type ErrorCode,
+  type CommandRecord,
+  type CreateCommandRequest,
+  type SandboxState,
+} from '@coppice/contract';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import { commandNotes } from '../audit/audited-process.ts';
+import type { ControlLimits } from '../control-config.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
-import type { RunnerCommands, StartGuestCommand } from '../placement/runner-commands.ts';
-import { isUnanswered } from '../placement/runner-error.ts';
+import { insist } from '../placement/insist.ts';
+import type { GuestCommand, RunnerCommands, StartGuestCommand } from '../placement/runner-commands.ts';
+import type { Environments } from '../sandbox/environment/environments.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import type { Clock } from '../time/clock.ts';
+import { isOpen } from './command-changes.ts';
 import { buildCommandRecord } from './command-record.ts';
 import type { CommandFilter, CommandStore } from './command-store.ts';
-import type { CommandRow } from './command-tables.ts';
+import { OPEN_STATES, type CommandRow } from './command-tables.ts';
 import type { CommandWatch } from './command-watch.ts';
 
 /** Output that the guest keeps of one command. */
 const OUTPUT_BYTES = 64 << 20;
 /** Of the counts in the record of a command that runs. */
 const COUNT_DEADLINE_MS = 2_000;
+/** Of a start, with all its repetitions. */
+const START_DEADLINE_MS = 60_000;
 const COMMAND_ID = /^cmd[0-9a-f]{20}$/;
 
 export interface CommandsParts {
   sandboxes: Pick<Sandboxes, 'get' | 'getDriver'>;
+  environments: Pick<Environments, 'fill'>;
   runner: RunnerCommands;
   store: CommandStore;
   watch: CommandWatch;
-  audit: Pick<AuditLog, 'append'>;
+  audit: Pick<AuditLog, 'commit'>;
   clock: Pick<Clock, 'wallMs'>;
+  limits: Pick<ControlLimits, 'runnerOutageDeadlineMs'>;
+}
+
+export interface ListCommands extends Omit<CommandFilter, 'states'> {
+  state?: CommandRecord['state'] | undefined;
 }
 
 export interface StartCommand {
@@ -59,32 +78,47 @@ export class Commands {
   /** Resolves when the command runs. */
   async start({ reach, sandboxId, id, request }: StartCommand): Promise<CommandRecord> {
     const driver = await this.#parts.sandboxes.getDriver(reach, sandboxId);
-    await driver.use(() => this.#startIn(driver, id, request));
-    return this.get({ reach, sandboxId, id });
+    const started = await driver.use(() => this.#startIn(driver, id, request));
+    const sandbox = await this.#parts.sandboxes.get(reach, sandboxId);
+    return buildCommandRecord(withCounts(await this.#find(sandboxId, id), started), sandbox);
   }
 
-  async #startIn({ row: sandbox }: SandboxDriver, id: string, request: CreateCommandRequest): Promise<void> {
-    const { store, audit, clock, watch, runner } = this.#parts;
-    const { command, tag = null } = request;
-    using _ = watch.starting(sandbox, id);
-    const started_at = clock.wallMs();
-    const start_seq = await audit.append(sandbox.id, commandNotes(command).opening);
-    const { organization_id, id: sandbox_id } = sandbox;
-    const row = { id, organization_id, sandbox_id, guest_id: id, command, tag, started_at, start_seq };
-    await store.insert({ ...row, state: 'starting' });
-    try {
-      await runner.start(sandbox_id, buildStart(id, request));
-    } catch (error) {
-      if (isUnanswered(error)) throw error;
-      const duration_ms = clock.wallMs() - started_at;
-      await audit.append(
-        sandbox_id,
-        commandNotes(command).closing({ exit_code: null, duration_ms, start_seq }),
-      );
-      await store.update({ id, state: 'starting' }, { state: 'lost', ended_at: clock.wallMs() });
+  async #startIn(driver: SandboxDriver, id: string, request: CreateCommandRequest): Promise<GuestCommand> {
+    const { store, watch, environments } = this.#parts;
+    const filled = await environments.fill(driver.row, request);
+    using _ = watch.starting(driver, id);
+    await this.#insert(driver, id, request);
+    const started = await this.#ask(driver.row.id, buildStart(id, filled)).catch(async (error: unknown) => {
+      if (!(error instanceof AppError) || NO_ANSWER.has(error.code)) throw outcomeUnknown(error);
+      await watch.recorder.lose(await this.#find(driver.row.id, id));
       throw error;
-    }
+    });
     await store.update({ id, state: 'starting' }, { state: 'running' });
+    return started;
+  }
+
+  async #insert(
+    { row: { id: sandbox_id, organization_id } }: SandboxDriver,
+    id: string,
+    { command, tag }: CreateCommandRequest,
+  ): Promise<void> {
+    const { store, audit, clock } = this.#parts;
+    const started_at = clock.wallMs();
+    const row = { id, organization_id, sandbox_id, guest_id: id, command, tag: tag ?? null, started_at };
+    await audit.commit(sandbox_id, commandNotes(command).opening, (transaction, start_seq) =>
+      store.within(transaction).insert({ ...row, state: 'starting', start_seq }),
+    );
+  }
+
+  /** The caller does not see a short outage of the runner. */
+  #ask(sandboxId: string, start: StartGuestCommand): Promise<GuestCommand> {
+    const { runner, limits } = this.#parts;
+    const patience = {
+      deadlineMs: START_DEADLINE_MS,
+      outageDeadlineMs: limits.runnerOutageDeadlineMs,
+      onRepeat: () => undefined,
+    };
+    return insist(patience, (leftMs) => runner.start(sandboxId, start, leftMs));
   }
 
   /** Throws `not_found` if there is no such command within reach. */
@@ -99,18 +133,18 @@ export class Commands {
   async #count(row: CommandRow): Promise<CommandRow> {
     const inGuest = await this.#parts.runner.list(row.sandbox_id, COUNT_DEADLINE_MS).catch(() => []);
     const command = inGuest.find(({ id }) => id === row.guest_id);
-    if (command === undefined) return row;
-    return { ...row, output_bytes: command.output_bytes, dropped_bytes: command.dropped_bytes };
+    return command === undefined ? row : withCounts(row, command);
   }
 
   /** Lists newest first. */
   async list(
     reach: Reach,
     sandboxId: string,
-    filter: CommandFilter,
+    { state, ...filter }: ListCommands,
   ): Promise<{ records: CommandRecord[]; createdAt: number[] }> {
     const sandbox = await this.#parts.sandboxes.get(reach, sandboxId);
-    const rows = await this.#parts.store.list(sandboxId, filter);
+    const states = state === undefined ? {} : { states: rowStatesOf(state, sandbox.status) };
+    const rows = await this.#parts.store.list(sandboxId, { ...filter, ...states });
     return {
       records: rows.map((row) => buildCommandRecord(row, sandbox)),
       createdAt: rows.map((row) => row.started_at),
@@ -125,16 +159,26 @@ export class Commands {
   }
 
   /** Resolves with the record when the command has ended, or when `signal` fires. */
-  async wait(address: CommandAddress, signal: AbortSignal): Promise<CommandRecord> {
-    const driver = await this.#parts.sandboxes.getDriver(address.reach, address.sandboxId);
-    return driver.use(async () => {
-      for (;;) {
-        const changed = this.#parts.watch.changed(address.sandboxId, signal);
-        const record = await this.get(address);
-        if (record.state !== 'running' || signal.aborted) return record;
-        await changed;
-      }
-    });
+  async wait(
+    address: CommandAddress,
+    { signal, mayWake }: { signal: AbortSignal; mayWake: boolean },
+  ): Promise<CommandRecord> {
+    const { reach, sandboxId, id } = address;
+    const record = await this.get(address);
+    if (record.state !== 'running') return record;
+    const driver = await this.#parts.sandboxes.getDriver(reach, sandboxId);
+    // A sandbox that is being destroyed is not used any more; it ends its commands in a moment.
+    if (driver.live.operations.current === 'destroying') await this.#ended(sandboxId, id, signal);
+    else await driver.use(() => this.#ended(sandboxId, id, signal), { mayWake });
+    return this.get(address);
+  }
+
+  async #ended(sandboxId: string, id: string, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      using change = this.#parts.watch.expectChange(id);
+      if (!isOpen(await this.#find(sandboxId, id))) return;
+      await change.happened(signal);
+    }
   }
 
   /** Opens the output as frames of the agent. */
@@ -168,6 +212,28 @@ export class Commands {
     if (row !== undefined) return row;
     throw new AppError('not_found', `the sandbox has no command ${JSON.stringify(id.slice(0, 64))}`);
   }
+}
+
+/** Answers after which the command may run: those of the guest that could not be read, too. */
+const NO_ANSWER: ReadonlySet<ErrorCode> = new Set(['unavailable', 'outcome_unknown', 'guest_unreachable']);
+
+/** A caller that repeats the request with another id would run the command twice. */
+function outcomeUnknown(cause: unknown): AppError {
+  if (cause instanceof AppError && cause.code === 'outcome_unknown') return cause;
+  const message =
+    'the sandbox gave no answer; whether the command runs is not known: list the commands, or repeat the request with the same Idempotency-Key';
+  return new AppError('outcome_unknown', message, { cause });
+}
+
+/** Returns the row with the counts of a report, if the command runs: at its end they are in the row. */
+function withCounts(row: CommandRow, { output_bytes, dropped_bytes }: GuestCommand): CommandRow {
+  return row.state === 'running' ? { ...row, output_bytes, dropped_bytes } : row;
+}
+
+/** States of rows that a caller sees as this one. */
+function rowStatesOf(state: CommandRecord['state'], sandbox: SandboxState): readonly CommandRow['state'][] {
+  if (state === 'running') return isFinal(sandbox) ? [] : OPEN_STATES;
+  return state === 'lost' && isFinal(sandbox) ? ['lost', ...OPEN_STATES] : [state];
 }
 
 function buildStart(id: string, request: CreateCommandRequest): StartGuestCommand {

@@ -20,7 +20,8 @@ export function isDatabaseAway(error: unknown): boolean {
 
 const UNIQUE_VIOLATION = '23505';
 
-/** Returns whether another row already has a value that must be unique. */
-export function isTaken(error: unknown): boolean {
-  return error instanceof Error && Reflect.get(error, 'code') === UNIQUE_VIOLATION;
+/** Returns whether another row already has a value that must be unique: that of `index`, if it is given. */
+export function isTaken(error: unknown, index?: string): boolean {
+  if (!(error instanceof Error) || Reflect.get(error, 'code') !== UNIQUE_VIOLATION) return false;
+  return index === undefined || Reflect.get(error, 'constraint') === index;
 }

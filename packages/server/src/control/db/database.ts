@@ -21,7 +21,11 @@ export interface DatabaseOptions {
   assertUsable?: () => void;
   /** Shared by all users of one database; without it the pool's connections are compared with each other. */
   guard?: InstallationGuard;
+  /** Gets the pool when it is open, to count its connections. */
+  onPool?: (pool: PoolCounts) => void;
 }
+
+export type PoolCounts = Readonly<Pick<pg.Pool, 'totalCount' | 'idleCount' | 'waitingCount'>>;
 
 /** Opens a pool that connects when first used and again after a loss. Dispose with `destroy()`. */
 export function openDatabase(
@@ -31,6 +35,7 @@ export function openDatabase(
     deadlineMs = stretched(STATEMENT_DEADLINE_MS),
     assertUsable = () => undefined,
     guard = new InstallationGuard(log),
+    onPool = () => undefined,
   }: DatabaseOptions = {},
 ): Database {
   const pool = new pg.Pool({
@@ -49,6 +54,7 @@ export function openDatabase(
   pool.on('connect', (client) =>
     client.on('error', (error) => log.debug({ err: error }, 'a database connection was lost')),
   );
+  onPool(pool);
   const guarded = {
     connect: async (): Promise<pg.PoolClient> => {
       assertUsable();

@@ -3,6 +3,8 @@
  * for one sandbox cannot be opened for another.
  */
 import type { CredentialRecord, NetworkPolicy } from '@coppice/contract';
+import { buildGuestEnvironment } from '../../lib/credential-services/placeholders.ts';
+import { PROXY_PORT } from '../../lib/credential-services/proxy-address.ts';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { Database } from '../db/database.ts';
 import type { GrantRow, NewGrantRow } from './egress-tables.ts';
@@ -78,6 +80,14 @@ export class Grants {
 
   async list({ id }: GrantHolder): Promise<CredentialRecord[]> {
     return (await this.#store.list(id)).map(buildCredentialRecord);
+  }
+
+  /** Returns the names of the variables with placeholders and addresses that the guest has for its grants. */
+  async listVariables({ id }: GrantHolder): Promise<Set<string>> {
+    const services = (await this.#store.list(id)).flatMap(
+      ({ service }) => this.#rules.findService(service) ?? [],
+    );
+    return new Set(Object.keys(buildGuestEnvironment({ sandboxId: id, services, port: PROXY_PORT })));
   }
 
   #seal(holder: GrantHolder, grants: readonly Grant[]): NewGrantRow[] {

@@ -14,16 +14,27 @@ export class SecretDigest {
     this.#key = Buffer.from(hkdfSync('sha256', masterKey, '', 'coppice digest of secrets', KEY_BYTES));
   }
 
-  /** Returns the body with hashes in place of its secrets. */
-  hide(body: PutCredentialsRequest): unknown {
+  /** Returns the body with hashes in place of its secrets. Objects stay objects: the order of their fields is free. */
+  hide({ env, ...body }: PutCredentialsRequest & { env?: Record<string, string> | undefined }): unknown {
+    if (env === undefined) return this.#hideCredentials(body);
+    return { ...this.#hideCredentials(body), env: this.#hashValues(env) };
+  }
+
+  #hideCredentials(body: PutCredentialsRequest): object {
     const { credentials, credentials_v2, ...rest } = body;
     if (credentials === undefined && credentials_v2 === undefined) return body;
-    const simple = Object.entries(credentials ?? {}).map(([name, key]) => [name, this.#hash(key)]);
-    const ruled = Object.entries(credentials_v2 ?? {}).map(([name, { key, endpoints }]) => [
-      name,
-      { key: this.#hash(key), endpoints },
-    ]);
-    return { ...rest, credentials: simple, credentials_v2: ruled };
+    const ruled = Object.entries(credentials_v2 ?? {}).map(
+      ([name, { key, endpoints }]) => [name, { key: this.#hash(key), endpoints }] as const,
+    );
+    return {
+      ...rest,
+      credentials: this.#hashValues(credentials ?? {}),
+      credentials_v2: Object.fromEntries(ruled),
+    };
+  }
+
+  #hashValues(secrets: Readonly<Record<string, string>>): Record<string, string> {
+    return Object.fromEntries(Object.entries(secrets).map(([name, secret]) => [name, this.#hash(secret)]));
   }
 
   #hash(secret: string): string {

@@ -1,4 +1,4 @@
-import type { KeyScope, Role } from '@coppice/contract';
+import type { ErrorCode, KeyScope, Role } from '@coppice/contract';
 import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -28,10 +28,16 @@ declare module 'fastify' {
     describedAs?: string;
     /** Credential that the query may carry instead of `Authorization`: browsers send no headers with a WebSocket. */
     credentialInQuery?: 'ticket' | 'ticket or key';
+    /** The credential is the path parameter `token`. */
+    isFileLink?: boolean;
     /** Access that a route below /v1 needs of the key. Every such route declares it. */
     access?: KeyAccess;
     /** Members who may use a route below /account/organizations/{organization}. */
     audience?: Audience;
+  }
+  interface FastifyInstance {
+    /** Counts an error that a caller gets. */
+    countError: (code: ErrorCode) => void;
   }
   interface FastifyRequest {
     /** Organization of the key or preview link, or, below /account, of the path; else empty. */

@@ -239,12 +239,31 @@ test('a command runs on after a hibernation, and its end is noticed', async () =
 test('commands of a sandbox that has ended are lost, and still listed', async () => {
   const { id: command } = await start({ command: 'x' });
   const waiting = harness.call('GET', path(command, '/wait?timeout=60'));
+  // A later request is answered when the wait has begun.
+  await harness.call('GET', path(command));
   await harness.call('DELETE', `/v1/runs/${id}`);
   assert.equal((await waiting).body.state, 'lost');
   const { body } = await harness.call('GET', path(command));
   assert.equal(body.state, 'lost');
   assert.ok(body.ended_at !== null);
   assert.equal((await harness.call('GET', path(command, '/output'))).status, 409);
+});
+
+test('a wait that begins while the sandbox is destroyed ends with it', async () => {
+  const { id: command } = await start({ command: 'x' });
+  const gate = Promise.withResolvers<void>();
+  harness.runner.onDelete = () => gate.promise;
+  const destroying = harness.call('DELETE', `/v1/runs/${id}`);
+  await waitFor(
+    'the destroy',
+    async () => (await harness.call('GET', `/v1/runs/${id}`)).body.operation === 'destroying',
+  );
+  const waiting = harness.call('GET', path(command, '/wait?timeout=60'));
+  await harness.call('GET', path(command));
+  gate.resolve();
+  harness.runner.onDelete = () => undefined;
+  assert.equal((await waiting).body.state, 'lost');
+  assert.equal((await destroying).status, 200);
 });
 
 test('bad input names the field', async () => {

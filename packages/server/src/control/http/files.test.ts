@@ -139,6 +139,37 @@ test('an upload that stalls is aborted, as raw bytes and as a form', { timeout: 
   assert.equal(impatient.runner.files.contents.size, 0);
 });
 
+/** Returns the data of the last entry of the audit log. */
+async function readLastEntry(): Promise<unknown> {
+  const log = await (await harness.fetch('GET', base.replace(/files$/, 'audit'))).text();
+  return JSON.parse(log.trim().split('\n').at(-1) ?? '').data;
+}
+
+test('the guest chooses neither the path in the log nor, but for where it starts, that of the answer', async () => {
+  for (const [asked, answered, expected] of [
+    ['/w/../real', '/forged', '/real'],
+    ['x/real', '/image/x/real', '/image/x/real'],
+    ['x/real', '/image/forged', 'x/real'],
+    ['x/real', `/${'y'.repeat(5000)}/x/real`, 'x/real'],
+  ] as const) {
+    harness.runner.files.answeredPath = answered;
+    const { body } = await harness.call('POST', `${base}/upload?path=${asked}`, { raw: 'x' });
+    harness.runner.files.answeredPath = undefined;
+    assert.deepEqual(body, { path: expected, size: 1 });
+    assert.deepEqual(await readLastEntry(), { path: asked, size: 1 });
+  }
+});
+
+test('an upload that fails on the way is logged as not complete', async () => {
+  harness.runner.files.onUpload = () => {
+    throw new AppError('file_not_found', 'forged by the guest');
+  };
+  const { status } = await harness.call('POST', `${base}/upload?path=/part`, { raw: 'x' });
+  harness.runner.files.onUpload = () => undefined;
+  assert.equal(status, 404);
+  assert.deepEqual(await readLastEntry(), { path: '/part', size: null, complete: false });
+});
+
 test('a refusal during an upload reaches the client', async () => {
   harness.runner.files.onUpload = () => {
     throw new AppError('disk_full', 'no space left on the disk');

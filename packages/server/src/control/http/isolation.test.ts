@@ -65,6 +65,11 @@ const BODIES: Record<string, () => unknown> = {
   createApiKey: () => ({ name: NAME_OF_NONE }),
   createDisk: () => ({ name: NAME_OF_NONE, size_gb: 1 }),
   createDiskSnapshot: () => ({ name: NAME_OF_NONE }),
+  createFileLink: () => ({ path: NAME_OF_NONE, method: 'upload' }),
+  makeDirectory: () => ({ path: NAME_OF_NONE }),
+  moveFile: () => ({ from: NAME_OF_NONE, to: NAME_OF_NONE }),
+  changeFileMode: () => ({ path: NAME_OF_NONE, mode: '644' }),
+  changeFileOwner: () => ({ path: NAME_OF_NONE, user: NAME_OF_NONE }),
   forkDisk: () => ({ snapshot: NAME_OF_NONE, name: NAME_OF_NONE }),
 };
 

@@ -52,6 +52,11 @@ const BODIES: Record<string, () => unknown> = {
   createCommand: () => ({ command: 'id' }),
   signalCommand: () => ({ signal: 'SIGKILL' }),
   buildImage: () => ({ image: 'node:latest' }),
+  makeDirectory: () => ({ path: 'x' }),
+  moveFile: () => ({ from: 'x', to: 'y' }),
+  changeFileMode: () => ({ path: 'x', mode: '644' }),
+  changeFileOwner: () => ({ path: 'x', user: 'root' }),
+  createFileLink: () => ({ path: 'x', method: 'download' }),
   setNetwork: () => ({ network: {} }),
   createDisk: () => ({ name: 'x', size_gb: 1 }),
   createDiskSnapshot: () => ({ name: 'x' }),
@@ -241,4 +246,15 @@ test("the same Idempotency-Key does not replay the answer to another team's requ
   assert.equal(own.team_id, first.id);
   assert.equal((await make(first.own)).id, own.id);
   assert.equal((await make(first.wide)).id, theirs.id);
+});
+
+test('a name that another team uses is free, and stays its own', async () => {
+  const name = 'shared';
+  const theirs = await create(second.wide, { name });
+  const own = await create(first.own, { name });
+  const named = async (apiKey: string) => idsOf(await get(`/v1/runs?name=${name}`, apiKey));
+  assert.deepEqual(await named(first.own), [own.id]);
+  assert.deepEqual(await named(first.wide), [own.id, theirs.id].toSorted());
+  const again = await harness.call('POST', '/v1/runs', { apiKey: first.own, body: { image: IMAGE, name } });
+  assert.deepEqual([again.status, again.body.error.code], [409, 'already_exists']);
 });

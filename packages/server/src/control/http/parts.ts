@@ -4,6 +4,7 @@ import type { AuditLog } from '../audit/audit-log.ts';
 import type { AuditStore } from '../audit/audit-store.ts';
 import type { TeamSecrets } from '../audit/team-secrets.ts';
 import type { Authenticate } from '../auth/authenticator.ts';
+import type { FileLinks } from '../auth/file-links.ts';
 import type { KeyEnds } from '../auth/key-ends.ts';
 import type { KeyGuesses } from '../auth/key-guesses.ts';
 import type { KeyUses } from '../auth/key-uses.ts';
@@ -17,11 +18,13 @@ import type { Grants } from '../egress/grants.ts';
 import type { SecretDigest } from '../egress/secret-digest.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RateLimiter } from '../limits/rate-limiter.ts';
+import type { ServiceMetrics } from '../metrics/service-metrics.ts';
 import type { PortForwarder } from '../ports/forward.ts';
 import type { PreviewOrigins } from '../ports/preview-origins.ts';
 import type { Previews } from '../ports/previews.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
+import type { Environments } from '../sandbox/environment/environments.ts';
 import type { Idempotency } from '../sandbox/idempotency.ts';
 import type { OutputBudget } from '../sandbox/commands/output-budget.ts';
 import type { Commands } from '../commands/commands.ts';
@@ -39,6 +42,7 @@ export interface HttpParts {
   accounts: Accounts;
   teamSecrets: TeamSecrets;
   tickets: Tickets;
+  fileLinks: FileLinks;
   sandboxes: Sandboxes;
   commands: Commands;
   audit: AuditLog;
@@ -48,6 +52,7 @@ export interface HttpParts {
   diskSnapshots: DiskSnapshots;
   rules: EgressRules;
   grants: Grants;
+  environments: Environments;
   secretDigest: SecretDigest;
   registries: Registries;
   imageUses: ImageUses;
@@ -60,6 +65,9 @@ export interface HttpParts {
   rateLimiter: RateLimiter;
   billing: Billing;
   outputBudget: OutputBudget;
+  metrics: ServiceMetrics;
+  /** Opens `GET /metrics`; undefined: there is no such route. */
+  metricsToken: string | undefined;
   limits: ControlLimits;
   version: string;
   exposure: Exposure;

@@ -50,7 +50,7 @@ test('docs/guides/fork-and-hibernate.md describes every operation as the contrac
   for (const operation of SANDBOX_OPERATIONS) {
     const row = guide.split('\n').find((line) => line.startsWith(`| \`${operation}\``)) ?? '';
     const cells = row.split('|').map((cell) => cell.trim());
-    const requests = ['use', 'set_timeout', 'fork', 'hibernate', 'resume', 'destroy'] as const;
+    const requests = ['use', 'configure', 'fork', 'hibernate', 'resume', 'destroy'] as const;
     const told = cells.slice(2, 2 + requests.length).map((cell) => cell.split(';', 1)[0]);
     const admissions = ADMISSIONS[operation];
     assert.deepEqual(

@@ -19,8 +19,11 @@ import { AllowedMethods } from './serving/allowed-methods.ts';
 import { answerError } from './answers/answer-error.ts';
 import type { App } from './app.ts';
 import { authenticate, type AuthenticationParts } from './access/authenticate.ts';
+import { withoutToken } from './access/file-link-path.ts';
 import { addCrossOrigin } from './access/cross-origin.ts';
 import { addHealthz } from './endpoints/healthz.ts';
+import { addLinkedFile } from './endpoints/files/linked-file.ts';
+import { addMetrics } from './endpoints/metrics.ts';
 import { addPreviewOrigin } from './endpoints/ports/preview-origin.ts';
 import { buildErrorBody, JSON_BODY_BYTES } from './answers/error-mapper.ts';
 import { addExposure, TlsServers } from './serving/exposure.ts';
@@ -31,6 +34,7 @@ import type { HttpParts } from './parts.ts';
 import { addProxiedMethods, buildRewrite } from './access/proxied-route.ts';
 import { limitRate } from './access/rate-limit.ts';
 import { addRequestLog, readRequestId } from './serving/request-log.ts';
+import { addRequestMetrics } from './serving/request-metrics.ts';
 import { addV1Routes } from './v1-routes.ts';
 import { compileValidator } from './requests/validator.ts';
 import { addWebSockets } from './access/web-socket-peer.ts';
@@ -91,6 +95,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   allowedMethods.watch(app);
   addExposure(app, parts.exposure);
   addRequestLog(app);
+  addRequestMetrics(app, parts);
   // Before the admission, so that a page can also read why it was refused.
   await addCrossOrigin(app, parts.exposure.corsOrigins);
   addAdmission(app, parts);
@@ -100,7 +105,9 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   addProxiedMethods(app);
   await addWebSockets(app);
   addHealthz(app, parts);
+  addMetrics(app, parts);
   addPreviewOrigin(app, parts);
+  addLinkedFile(app, parts);
   await app.register(async (v1: App) => addV1(v1, parts));
   await app.register(async (account: App) => addAccountRoutes(account, parts));
   await app.ready();
@@ -154,7 +161,8 @@ function addNotFound(
         `this path does not support ${request.method}; it supports ${methods}`,
       );
     }
-    throw new AppError('not_found', `there is no ${request.method} ${path.slice(0, 100)}; see /openapi.json`);
+    const shown = withoutToken(path).slice(0, 100);
+    throw new AppError('not_found', `there is no ${request.method} ${shown}; see /openapi.json`);
   };
   app.addHook('onRequest', async (request, reply) => {
     if (request.is404) await refuse(request, reply);

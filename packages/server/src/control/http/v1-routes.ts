@@ -28,7 +28,6 @@ import { addDeletePreview } from './endpoints/ports/delete-preview.ts';
 import { addDeleteRegistry } from './endpoints/images/delete-registry.ts';
 import { addDeleteRun } from './endpoints/runs/delete-run.ts';
 import { addDeleteSnapshot } from './endpoints/copies/delete-snapshot.ts';
-import { addDownloadFile } from './endpoints/files/download-file.ts';
 import { addExecStream } from './endpoints/exec/exec-stream.ts';
 import { addExecWebSocket } from './endpoints/exec/exec-websocket.ts';
 import { addExec } from './endpoints/exec/exec.ts';
@@ -36,19 +35,21 @@ import { addForkRun } from './endpoints/copies/fork-run.ts';
 import { addGetAudit } from './endpoints/records/get-audit.ts';
 import { addGetCredentials } from './endpoints/network/get-credentials.ts';
 import { addGetNetwork } from './endpoints/network/get-network.ts';
+import { addGetMetrics } from './endpoints/runs/get-metrics.ts';
 import { addGetRun } from './endpoints/runs/get-run.ts';
 import { addGetStatement } from './endpoints/records/get-statement.ts';
 import { addGetTree } from './endpoints/runs/get-tree.ts';
 import { addGetUsage } from './endpoints/records/get-usage.ts';
 import { addHibernateRun } from './endpoints/copies/hibernate-run.ts';
-import { addListFiles } from './endpoints/files/list-files.ts';
 import { addListHistory } from './endpoints/runs/list-history.ts';
 import { addListImages } from './endpoints/images/list-images.ts';
 import { addListNetworkProfiles } from './endpoints/network/list-network-profiles.ts';
 import { addListPreviews } from './endpoints/ports/list-previews.ts';
 import { addListRegistries } from './endpoints/images/list-registries.ts';
 import { addListRuns } from './endpoints/runs/list-runs.ts';
+import { addGetSnapshot } from './endpoints/copies/get-snapshot.ts';
 import { addListSnapshots } from './endpoints/copies/list-snapshots.ts';
+import { addPatchSnapshot } from './endpoints/copies/patch-snapshot.ts';
 import { addPatchRun } from './endpoints/runs/patch-run.ts';
 import { addPortProxy } from './endpoints/ports/port-proxy.ts';
 import { addPutCredentials } from './endpoints/network/put-credentials.ts';
@@ -59,7 +60,7 @@ import { addResumeRun } from './endpoints/copies/resume-run.ts';
 import { addRollbackRun } from './endpoints/copies/rollback-run.ts';
 import { addShellWebSocket } from './endpoints/exec/shell-websocket.ts';
 import { addTerminalWebSocket } from './endpoints/exec/terminal-websocket.ts';
-import { addUploadFile } from './endpoints/files/upload-file.ts';
+import { addFileRoutes } from './endpoints/files/file-routes.ts';
 import type { HttpParts } from './parts.ts';
 
 const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
@@ -78,6 +79,7 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addRollbackRun,
   addRestoreRun,
   addGetTree,
+  addGetMetrics,
   addListNetworkProfiles,
   addGetNetwork,
   addPutNetwork,
@@ -85,6 +87,8 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addPutCredentials,
   addCreateSnapshot,
   addListSnapshots,
+  addGetSnapshot,
+  addPatchSnapshot,
   addDeleteSnapshot,
   addCreateDisk,
   addListDisks,
@@ -115,9 +119,7 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addCreatePreview,
   addListPreviews,
   addDeletePreview,
-  addUploadFile,
-  addDownloadFile,
-  addListFiles,
+  addFileRoutes,
   addListImages,
   addBuildImage,
   addPutRegistry,

@@ -7,6 +7,7 @@ import { bindTeamSecret } from '../audit/team-secrets.ts';
 import type { Database } from '../db/database.ts';
 import { bindGrant } from '../egress/grants.ts';
 import { bindRegistryPassword } from '../registries/registries.ts';
+import { bindEnvironment } from '../sandbox/environment/environments.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
 
 interface SealedRow {
@@ -48,6 +49,12 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     through: { table: 'sandboxes', column: 'sandbox_id' },
     bind: (row) => bindGrant({ id: nth(row, 0), organization_id: row.organization_id }, nth(row, 1)),
   },
+  ...['sandboxes', 'snapshots'].map((table) => ({
+    table,
+    column: 'sealed_env',
+    key: ['id'],
+    bind: (row: SealedRow) => bindEnvironment({ id: nth(row, 0), organization_id: row.organization_id }),
+  })),
 ];
 
 export interface Resealed {
@@ -92,7 +99,8 @@ async function listSealed(db: Database, { table, column, key, through }: SealedC
   const organization = sql.ref(`${through?.table ?? table}.organization_id`);
   const { rows } = await sql<SealedRow>`
     SELECT ARRAY[${texts}]::text[] AS key, ${organization} AS organization_id, ${own(column)} AS sealed
-    FROM ${sql.table(table)} ${join}`.execute(db);
+    FROM ${sql.table(table)} ${join}
+    WHERE ${own(column)} IS NOT NULL`.execute(db);
   return rows;
 }
 

@@ -44,7 +44,7 @@ async function* readChunks(stream: ClientHttp2Stream, deadlineMs: number): Async
 
 export interface LineLimits {
   maxLineBytes: number;
-  /** Longest silence between two chunks. */
+  /** Longest silence between two chunks. The time that the reader takes for the lines does not count. */
   idleDeadlineMs: number;
   signal?: AbortSignal | undefined;
 }
@@ -54,19 +54,19 @@ export async function* readLines(stream: ClientHttp2Stream, limits: LineLimits):
   const decoder = new StringDecoder('utf8');
   const idleMs = stretched(limits.idleDeadlineMs);
   const silent = () => stream.destroy(new AppError('guest_unreachable', `silent for ${idleMs} ms`));
-  const timer = setTimeout(silent, idleMs);
+  let timer = setTimeout(silent, idleMs);
   const abort = () => stream.close(http2.constants.NGHTTP2_CANCEL);
   limits.signal?.addEventListener('abort', abort, { once: true });
   let pending = '';
   try {
     for await (const chunk of stream) {
-      timer.refresh();
+      clearTimeout(timer);
       const lines = (pending + decoder.write(chunk as Buffer)).split('\n');
       pending = lines.pop() ?? '';
       if (pending.length > limits.maxLineBytes)
         throw new RangeError(`a line is over ${limits.maxLineBytes} bytes`);
       for (const line of lines) if (line !== '') yield line;
-      timer.refresh();
+      timer = setTimeout(silent, idleMs);
     }
   } finally {
     clearTimeout(timer);

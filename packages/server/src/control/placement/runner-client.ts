@@ -5,7 +5,7 @@
  */
 import { constants, type ClientHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
-import { AppError, FileEntry, FilesCursor, UploadResult } from '@coppice/contract';
+import { FileEntry, FilesCursor, UploadResult } from '@coppice/contract';
 import { z } from 'zod';
 import { EgressCounters, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import {
@@ -25,7 +25,9 @@ import type { RegistryLogin } from '../registries/registries.ts';
 import { RunnerCaptures } from './runner-captures.ts';
 import { RunnerCommands } from './runner-commands.ts';
 import { RunnerDisks } from './runner-disks.ts';
-import { fromGuest } from './runner-error.ts';
+import { RunnerFiles } from './runner-files.ts';
+import { RunnerMeasures } from './runner-measures.ts';
+import { agentPath, askGuest, brokenProtocol, readGuest, readGuestBody } from './guest-requests.ts';
 import {
   get,
   parseRunnerJson,
@@ -33,9 +35,8 @@ import {
   vmPath,
   type RunnerAnswer,
   type RunnerConnection,
-  type RunnerRequest,
 } from './runner-connection.ts';
-import { readBounded, readLines } from './read-stream.ts';
+import { readLines } from './read-stream.ts';
 
 const DELETE_DEADLINE_MS = 30_000;
 const AGENT_HEAD_DEADLINE_MS = 30_000;
@@ -92,6 +93,8 @@ export class RunnerClient {
   readonly captures: RunnerCaptures;
   readonly commands: RunnerCommands;
   readonly disks: RunnerDisks;
+  readonly files: RunnerFiles;
+  readonly measures: RunnerMeasures;
   readonly #connection: RunnerConnection;
 
   constructor(connection: RunnerConnection) {
@@ -99,6 +102,8 @@ export class RunnerClient {
     this.captures = new RunnerCaptures(connection);
     this.commands = new RunnerCommands(connection);
     this.disks = new RunnerDisks(connection);
+    this.files = new RunnerFiles(connection);
+    this.measures = new RunnerMeasures(connection);
   }
 
   status(): Promise<RunnerStatus> {
@@ -144,9 +149,9 @@ export class RunnerClient {
 
   /** Starts a process in the guest. `frames` is its input, the answer's body its output, both as frames. */
   async openProcess(id: string, kind: ProcessKind, frames: Readable): Promise<RunnerAnswer> {
-    return this.#guest({
+    return askGuest(this.#connection, {
       method: 'POST',
-      path: `${vmPath(id)}/agent/${kind}`,
+      path: agentPath(id, kind),
       headers: { 'content-type': 'application/octet-stream' },
       body: frames,
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
@@ -155,9 +160,9 @@ export class RunnerClient {
 
   /** Opens a TCP connection to a port in the guest, as a two-way stream. Throws `port_unreachable` if that fails. */
   async openTunnel(id: string, port: number): Promise<ClientHttp2Stream> {
-    const answer = await this.#guest({
+    const answer = await askGuest(this.#connection, {
       method: 'POST',
-      path: `${vmPath(id)}/agent/tunnel?port=${port}`,
+      path: agentPath(id, 'tunnel', { port: String(port) }),
       body: 'written by the caller',
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
       isRepeatable: true,
@@ -169,34 +174,35 @@ export class RunnerClient {
     id: string,
     { path, mode, user, content, deadlineMs, signal }: UploadOptions,
   ): Promise<UploadResult> {
-    const answer = await this.#guest({
-      method: 'PUT',
-      path: `${vmPath(id)}/agent/files${formatQuery({ path, mode, user })}`,
+    const request = {
+      method: 'PUT' as const,
+      path: agentPath(id, 'files', { path, mode, user }),
       headers: { 'content-type': 'application/octet-stream' },
       body: content,
       headDeadlineMs: deadlineMs,
       signal,
-    });
-    return parseGuestBody(answer, UploadResult, MAX_RESULT_BYTES);
+    };
+    return readGuest(this.#connection, request, { schema: UploadResult, maxBytes: MAX_RESULT_BYTES });
   }
 
   /** Returns an answer of 200 or 206 with the content as its stream. */
   async downloadFile(id: string, { path, range }: DownloadOptions): Promise<RunnerAnswer> {
-    return this.#guest({
+    return askGuest(this.#connection, {
       method: 'GET',
-      path: `${vmPath(id)}/agent/files${formatQuery({ path })}`,
+      path: agentPath(id, 'files', { path }),
       ...(range === undefined ? {} : { headers: { range } }),
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
     });
   }
 
   async listFiles(id: string, { path, limit, cursor }: ListOptions): Promise<FilesPage> {
-    const answer = await this.#guest({
+    const answer = await askGuest(this.#connection, {
       method: 'GET',
-      path: `${vmPath(id)}/agent/list${formatQuery({ path, limit: String(limit), after: cursor })}`,
+      path: agentPath(id, 'list', { path, limit: String(limit), after: cursor }),
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
     });
-    const entries = await parseGuestBody(answer, z.array(FileEntry), MAX_LISTING_BYTES);
+    const schema = z.array(FileEntry);
+    const entries = await readGuestBody(answer, { schema, maxBytes: MAX_LISTING_BYTES });
     const next = FilesCursor.optional().safeParse(answer.headers['coppice-next']);
     if (!next.success) throw brokenProtocol(next.error);
     return { entries, cursor: next.data };
@@ -230,14 +236,6 @@ export class RunnerClient {
     const ack = send('POST', '/events/ack', { generation, seq });
     await this.#connection.callBytes({ ...ack, isRepeatable: true });
   }
-
-  async #guest(request: RunnerRequest): Promise<RunnerAnswer> {
-    try {
-      return await this.#connection.request(request);
-    } catch (error) {
-      throw fromGuest(error);
-    }
-  }
 }
 
 function egressPath(id: string): string {
@@ -252,24 +250,4 @@ function revealAccess({ login }: ImageLogin): ImageAccess {
 
 async function* parseLines<T>(lines: AsyncIterable<string>, schema: z.ZodType<T>): AsyncGenerator<T> {
   for await (const line of lines) yield parseRunnerJson(line, schema);
-}
-
-async function parseGuestBody<T>(answer: RunnerAnswer, schema: z.ZodType<T>, maxBytes: number): Promise<T> {
-  const bytes = await readBounded(answer.stream, { maxBytes, deadlineMs: AGENT_HEAD_DEADLINE_MS });
-  try {
-    return schema.parse(JSON.parse(bytes.toString('utf8')));
-  } catch (error) {
-    throw brokenProtocol(error);
-  }
-}
-
-function brokenProtocol(cause: unknown): AppError {
-  return new AppError('guest_unreachable', 'the agent violated its protocol', { cause });
-}
-
-/** Formats a query string without undefined fields. */
-function formatQuery(fields: Record<string, string | undefined>): string {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(fields)) if (value !== undefined) query.set(name, value);
-  return `?${query.toString()}`;
 }

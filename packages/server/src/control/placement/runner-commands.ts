@@ -2,23 +2,14 @@
 import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
-import { readBounded, readLines } from './read-stream.ts';
-import {
-  get,
-  send,
-  vmPath,
-  type RunnerAnswer,
-  type RunnerConnection,
-  type RunnerRequest,
-} from './runner-connection.ts';
-import { fromGuest } from './runner-error.ts';
+import { agentPath, askGuest, readGuest, readGuestLines } from './guest-requests.ts';
+import { get, send, type RunnerAnswer, type RunnerConnection } from './runner-connection.ts';
 
 const HEAD_DEADLINE_MS = 30_000;
-/** The agent keeps at most 512 commands. */
-const MAX_LIST_BYTES = 1 << 20;
+/** The agent keeps no more. */
+const MAX_COMMANDS = 512;
+const MAX_ANSWER_BYTES = 256 << 10;
 const MAX_LINE_BYTES = 4096;
-/** The agent sends an empty line every 30 s. */
-const WATCH_IDLE_MS = 100_000;
 
 const Count = z.int().min(0);
 
@@ -52,28 +43,31 @@ export class RunnerCommands {
     this.#connection = connection;
   }
 
-  /** Starts a command; may be repeated. */
-  async start(sandboxId: string, command: StartGuestCommand): Promise<GuestCommand> {
-    const request = send('POST', agentPath(sandboxId), command, HEAD_DEADLINE_MS);
-    return parse(await this.#ask({ ...request, isRepeatable: true }), GuestCommand);
+  /** Starts a command. The same id again joins, or returns the command. */
+  async start(sandboxId: string, command: StartGuestCommand, deadlineMs: number): Promise<GuestCommand> {
+    return readGuest(this.#connection, send('POST', agentPath(sandboxId, 'commands'), command, deadlineMs), {
+      schema: GuestCommand,
+      maxBytes: MAX_ANSWER_BYTES,
+    });
   }
 
   /** Lists all that the agent remembers; nothing if the agent is older than such commands. */
   async list(sandboxId: string, deadlineMs = HEAD_DEADLINE_MS): Promise<GuestCommand[]> {
+    const request = { ...get(agentPath(sandboxId, 'commands')), headDeadlineMs: deadlineMs };
+    const schema = z.array(GuestCommand).max(MAX_COMMANDS);
     try {
-      const request = { ...get(agentPath(sandboxId)), headDeadlineMs: deadlineMs };
-      return await parse(await this.#ask(request), z.array(GuestCommand));
+      return await readGuest(this.#connection, request, { schema, maxBytes: MAX_ANSWER_BYTES });
     } catch (error) {
-      if (error instanceof AppError && error.code === 'invalid_state') return [];
+      if (error instanceof AppError && error.code === 'agent_outdated') return [];
       throw error;
     }
   }
 
   /** Yields commands that have ended, first all that the agent remembers, until `signal`. */
   async *watch(sandboxId: string, signal: AbortSignal): AsyncGenerator<GuestCommand> {
-    const { stream } = await this.#ask({ ...get(agentPath(sandboxId, 'watch')), signal });
-    const limits = { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: WATCH_IDLE_MS, signal };
-    for await (const line of readLines(stream, limits)) yield parseText(line, GuestCommand);
+    const request = { ...get(agentPath(sandboxId, 'commands/watch')), signal };
+    const answer = await askGuest(this.#connection, request);
+    yield* readGuestLines(answer, { schema: GuestCommand, maxLineBytes: MAX_LINE_BYTES, signal });
   }
 
   /** Opens output as frames. */
@@ -82,7 +76,10 @@ export class RunnerCommands {
     { id, position, follow }: { id: string; position: number; follow: boolean },
   ): Promise<RunnerAnswer> {
     const query = { id, position: String(position), follow: String(follow) };
-    return this.#ask({ ...get(agentPath(sandboxId, 'output', query)), headDeadlineMs: HEAD_DEADLINE_MS });
+    return askGuest(this.#connection, {
+      ...get(agentPath(sandboxId, 'commands/output', query)),
+      headDeadlineMs: HEAD_DEADLINE_MS,
+    });
   }
 
   /** Resolves when the command has taken the input. */
@@ -95,9 +92,9 @@ export class RunnerCommands {
       ...limits
     }: { id: string; end: boolean; content: Readable; deadlineMs: number; signal: AbortSignal },
   ): Promise<void> {
-    const answer = await this.#ask({
+    const answer = await askGuest(this.#connection, {
       method: 'POST',
-      path: agentPath(sandboxId, 'stdin', { id, end: String(end) }),
+      path: agentPath(sandboxId, 'commands/stdin', { id, end: String(end) }),
       headers: { 'content-type': 'application/octet-stream' },
       body: content,
       headDeadlineMs: limits.deadlineMs,
@@ -108,35 +105,10 @@ export class RunnerCommands {
 
   /** Signals the command's process group. */
   async signal(sandboxId: string, id: string, signal: string): Promise<void> {
-    const answer = await this.#ask(
-      send('POST', agentPath(sandboxId, 'signal', { id }), { signal }, HEAD_DEADLINE_MS),
+    const answer = await askGuest(
+      this.#connection,
+      send('POST', agentPath(sandboxId, 'commands/signal', { id }), { signal }, HEAD_DEADLINE_MS),
     );
     answer.stream.resume();
-  }
-
-  async #ask(request: RunnerRequest): Promise<RunnerAnswer> {
-    try {
-      return await this.#connection.request(request);
-    } catch (error) {
-      throw fromGuest(error);
-    }
-  }
-}
-
-function agentPath(sandboxId: string, route?: string, query?: Record<string, string>): string {
-  const path = `${vmPath(sandboxId)}/agent/commands${route === undefined ? '' : `/${route}`}`;
-  return query === undefined ? path : `${path}?${new URLSearchParams(query).toString()}`;
-}
-
-async function parse<T>(answer: RunnerAnswer, schema: z.ZodType<T>): Promise<T> {
-  const limits = { maxBytes: MAX_LIST_BYTES, deadlineMs: HEAD_DEADLINE_MS };
-  return parseText((await readBounded(answer.stream, limits)).toString('utf8'), schema);
-}
-
-function parseText<T>(text: string, schema: z.ZodType<T>): T {
-  try {
-    return schema.parse(JSON.parse(text));
-  } catch (cause) {
-    throw new AppError('guest_unreachable', 'the agent violated its protocol', { cause });
   }
 }

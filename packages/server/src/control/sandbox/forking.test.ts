@@ -33,6 +33,7 @@ test('without a body one child is made; it inherits everything from its parent e
     mem_mib: 512,
     timeout: 77,
     max_lifetime: 900,
+    expires_at: new Date(Date.now() + 900_000).toISOString(),
     labels: { team: 'a' },
     auto_hibernate: true,
   });
@@ -50,6 +51,7 @@ test('without a body one child is made; it inherits everything from its parent e
     'disk_mib',
     'timeout',
     'max_lifetime',
+    'ends_at',
     'auto_hibernate',
   ] as const)
     assert.equal(child[field], parent[field], field);

@@ -4,9 +4,11 @@ import {
   parseImageReference,
   type CreateSandboxRequest,
   type NetworkPolicy,
+  type PatchSandboxRequest,
   type RestoreSandboxRequest,
   type SandboxRecord,
   type SandboxRequest,
+  type SandboxState,
   type SandboxTree,
 } from '@coppice/contract';
 import type { ForkedVms } from '../../lib/protocol/runner-protocol.ts';
@@ -19,10 +21,11 @@ import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { SandboxRow } from './record/sandbox-tables.ts';
-import type { SnapshotRow } from '../snapshots/snapshot-tables.ts';
+import type { SnapshotRow, WholeSnapshotRow } from '../snapshots/snapshot-tables.ts';
 import type { Grant } from '../egress/grant.ts';
 import type { Grants } from '../egress/grants.ts';
 import { momentOf, type Clock } from '../time/clock.ts';
+import type { Environments } from './environment/environments.ts';
 import type { FamilyStore } from './record/family-store.ts';
 import { bootChildren, readFork, type ForkedChild } from './forking.ts';
 import type { Subject } from './idempotency.ts';
@@ -49,6 +52,7 @@ export interface SandboxesParts {
   grants: Grants;
   audit: Pick<AuditLog, 'hasRollback'>;
   disks: SandboxDisks;
+  environments: Environments;
 }
 
 /** Network policy and credentials in a request. */
@@ -81,7 +85,7 @@ export interface ForkSandbox {
 export interface RestoreSandbox {
   /** From `newSandboxId()`. */
   id: string;
-  snapshot: SnapshotRow;
+  snapshot: WholeSnapshotRow;
   /** Team that will own the sandbox, in the snapshot's organization. */
   teamId: string;
   request: RestoreSandboxRequest;
@@ -115,7 +119,9 @@ export class Sandboxes {
     // Refuses before a record exists: callers that retry would leave a record each time.
     using _ = await this.#runner.admitVm(id, request);
     const takeDisks = await this.#planDisk(owner, reach, id, request);
-    const asked = { request, network: egress.network ?? null };
+    const holder = { id, organization_id: organizationId };
+    const sealedEnv = this.#parts.environments.seal(holder, request.env);
+    const asked = { request, network: egress.network ?? null, sealedEnv };
     const driver = await this.#drivers.insert(buildCreatedRow(this.#begin(id), owner, asked), takeDisks);
     const wanted = { image, vcpus, mem_mib, disk_mib, organization: organizationId, login };
     const record = await driver.boot.create(wanted, egress.grants);
@@ -129,10 +135,22 @@ export class Sandboxes {
     await this.#parts.credit.require(reach.organizationId);
     await using _ = await parent.copies.begin('fork');
     const ids = listChildIds(forkId, count);
-    const rows = ids.map((child) => buildChildRow(this.#begin(child), parent.row, forkId));
+    const { environments } = this.#parts;
+    const variables = await environments.read(parent.row);
+    const rows = ids.map((child) => {
+      const sealedEnv = environments.seal({ ...parent.row, id: child }, variables);
+      return buildChildRow(this.#begin(child), parent.row, { forkId, sealedEnv });
+    });
     const takeDisks = await this.#parts.disks.planChildren(parent.row, ids, disks);
     const children = await this.#drivers.insertAll(rows, takeDisks);
     return await bootChildren(children, this.#forkVm(parent, children));
+  }
+
+  /** Changes settings of a sandbox, all or none, and restarts its idle timer. */
+  async configure(reach: Reach, id: string, settings: PatchSandboxRequest): Promise<SandboxRecord> {
+    const driver = await this.getDriver(reach, id, 'configure');
+    const { env } = settings;
+    return driver.configure(settings, env && this.#parts.environments.seal(driver.row, env));
   }
 
   /** Creates a sandbox from a snapshot. A restore that fails leaves only a `failed` record. */
@@ -142,10 +160,12 @@ export class Sandboxes {
     this.#drivers.checkQuota(snapshot.organization_id, [snapshot]);
     using _ = await this.#runner.admitVm(id, snapshot);
     const takeDisks = await this.#planRestoredDisk({ id, snapshot, teamId, request });
-    const driver = await this.#drivers.insert(
-      buildRestoredRow(this.#begin(id), { snapshot, teamId }, { request, network: egress.network }),
-      takeDisks,
-    );
+    const { environments } = this.#parts;
+    const env = request.env ?? environments.open(snapshot, snapshot.sealed_env);
+    const sealedEnv = environments.seal({ ...snapshot, id }, env);
+    const asked = { request, network: egress.network, sealedEnv };
+    const row = buildRestoredRow(this.#begin(id), { snapshot, teamId }, asked);
+    const driver = await this.#drivers.insert(row, takeDisks);
     return await driver.boot.restore(snapshot.id, egress.grants);
   }
 
@@ -173,6 +193,13 @@ export class Sandboxes {
     if ((await driver?.rollback.resolve(rollbackId)) === 'pending') return 'begun';
     const isDone = await this.#parts.audit.hasRollback(id, rollbackId);
     return isDone ? { status: 200, body: await this.get(reach, id) } : 'nothing';
+  }
+
+  /** Counts the sandboxes of all organizations that have not ended. */
+  countByState(): Map<SandboxState, number> {
+    const counts = new Map<SandboxState, number>();
+    for (const { row } of this.#drivers.list()) counts.set(row.status, (counts.get(row.status) ?? 0) + 1);
+    return counts;
   }
 
   /** Throws `not_found` if there is no such sandbox within reach. */

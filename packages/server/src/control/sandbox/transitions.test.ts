@@ -273,7 +273,7 @@ for (const state of SANDBOX_STATES)
 /** Sends each request of the table. */
 const REQUESTS: Record<SandboxRequest, (id: string) => Promise<Answer>> = {
   use: (id) => post(id, 'exec', { command: 'true' }),
-  set_timeout: (id) => harness.call('PATCH', `/v1/runs/${id}`, { body: { timeout: 900 } }),
+  configure: (id) => harness.call('PATCH', `/v1/runs/${id}`, { body: { timeout: 900 } }),
   set_egress: (id) =>
     harness.call('PUT', `/v1/runs/${id}/network`, { body: { network: { allow: ['example.com'] } } }),
   fork: (id) => post(id, 'fork', { count: 1 }),

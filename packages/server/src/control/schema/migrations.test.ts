@@ -108,8 +108,9 @@ async function assertServes(harness: ControlHarness, version: string): Promise<v
     assert.deepEqual(resumed?.network.allow, ['api.test']);
   }
   if (version >= '0013') await assertRolledBack(harness);
+  if (version >= '0018') await assertEnvironment(harness);
   assert.equal((await harness.call('DELETE', `/v1/runs/${RUNNING_ID}`)).status, 200);
-  const entries = { '0007': 2, '0013': 1 };
+  const entries = { '0007': 2, '0013': 1, '0017': 1, '0018': 2 };
   const sum = Object.entries(entries).reduce((all, [since, more]) => all + (version >= since ? more : 0), 1);
   assert.equal(await verifyLog(harness, RUNNING_ID), sum);
   await assertBilled(harness);
@@ -123,6 +124,22 @@ async function assertRolledBack(harness: ControlHarness): Promise<void> {
     done.map(({ rollback_id, capture_id }) => [rollback_id, capture_id]),
     [[ROLLBACK_ID, SNAPSHOT_ID]],
   );
+}
+
+/** Checks that processes get the variables and the directory that an earlier control has stored. */
+async function assertEnvironment(harness: ControlHarness): Promise<void> {
+  const body = { snapshot_id: SNAPSHOT_ID };
+  const { id } = (await harness.call('POST', '/v1/runs/restore', { body })).body;
+  for (const sandbox of [RUNNING_ID, id]) {
+    const heads: unknown[] = [];
+    harness.runner.onExec = ({ head, exit }) => {
+      heads.push([head.cwd, head.env]);
+      exit(0);
+    };
+    const ran = await harness.call('POST', `/v1/runs/${sandbox}/exec`, { body: { command: 'x' } });
+    assert.equal(ran.status, 200);
+    assert.deepEqual(heads, [['/srv', { OF: 'an old version' }]]);
+  }
 }
 
 /** Checks that an ended sandbox costs what it did, and that the sums include it. */

@@ -26,7 +26,9 @@ import {
   nameSubjects,
 } from '../sandbox/record/first-sandboxes.ts';
 import { addSandboxDisks } from '../sandbox/record/sandbox-disks-migration.ts';
+import { addSandboxSettings } from '../sandbox/record/settings-migration.ts';
 import { addSnapshotDisks } from '../snapshots/snapshot-disks-migration.ts';
+import { addSnapshotSettings } from '../snapshots/snapshot-settings-migration.ts';
 import { createSnapshots } from '../snapshots/first-snapshots.ts';
 
 type Database = Kysely<unknown>;
@@ -82,4 +84,10 @@ export const MIGRATIONS: Record<string, Migration> = {
     },
   },
   '0017_commands': commandsMigration,
+  '0018_settings': {
+    async up(db: Database) {
+      await addSandboxSettings(db);
+      await addSnapshotSettings(db);
+    },
+  },
 };

@@ -1,8 +1,8 @@
 /**
  * Reconciles the runner's captures with the records. A capture that no record names, of an unfinished snapshot or of a
- * sandbox that was resumed or destroyed, is removed after a grace. Unfinished records of snapshots are removed, too. A
- * finished record whose capture is missing stays, and its use fails with the cause: a disk that is not mounted yet must
- * not cost a user a snapshot.
+ * sandbox that was resumed or destroyed, is removed after a grace. Unfinished records of snapshots are removed, too, and
+ * expired snapshots. A finished record whose capture is missing stays, and its use fails with the cause: a disk that is
+ * not mounted yet must not cost a user a snapshot.
  */
 import type { Logger } from 'pino';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
@@ -34,6 +34,7 @@ export class CaptureKeeper {
   async reconcile(): Promise<void> {
     const { snapshots, captures, clock, graceMs } = this.#parts;
     await snapshots.resolveInterrupted();
+    await snapshots.deleteExpired();
     const now = clock.monotonicMs();
     const orphans = await this.#findOrphans(await captures.list());
     this.#orphans = new Map(orphans.map(({ id }) => [id, this.#orphans.get(id) ?? now]));

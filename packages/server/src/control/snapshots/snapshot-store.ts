@@ -2,13 +2,15 @@
 import { sql, type RawBuilder } from 'kysely';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { Database } from '../db/database.ts';
-import type { NewSnapshotRow, SnapshotRow } from './snapshot-tables.ts';
+import type { NewSnapshotRow, SnapshotRow, WholeSnapshotRow } from './snapshot-tables.ts';
 
 export interface SnapshotFilter {
   reach: Reach;
   /** Only those of this sandbox. */
   runId?: string;
   limit: number;
+  /** Only those that have not expired by then; Unix milliseconds. */
+  now: number;
   /** Only those older than this one. */
   after?: { createdAt: number; id: string };
 }
@@ -19,6 +21,34 @@ export interface SavedSnapshot {
   /** The version of the sandbox's disk, and its size; undefined without one. */
   disk?: { version: number; gb: number } | undefined;
 }
+
+/** Columns of {@link SnapshotRow}: a list of whole rows could have hundreds of megabytes. */
+const ROW_COLUMNS = [
+  'id',
+  'organization_id',
+  'status',
+  'run_id',
+  'name',
+  'image',
+  'vcpus',
+  'mem_mib',
+  'disk_mib',
+  'size_bytes',
+  'bound_to',
+  'created_at',
+  'expires_at',
+  'timeout_s',
+  'max_lifetime_s',
+  'labels',
+  'auto_hibernate',
+  'disk_id',
+  'disk_name',
+  'disk_version',
+  'disk_gb',
+] as const satisfies (keyof SnapshotRow)[];
+
+/** How many expired snapshots are deleted in a row, before other things are reconciled. */
+const MAX_EXPIRED = 100;
 
 export class SnapshotStore {
   readonly #db: Database;
@@ -48,12 +78,22 @@ export class SnapshotStore {
       })
       .where('id', '=', id)
       .where('status', '=', 'creating')
-      .returningAll()
+      .returning(ROW_COLUMNS)
       .executeTakeFirst();
   }
 
   /** Finds a snapshot in any state. */
   find(reach: Reach, id: string): Promise<SnapshotRow | undefined> {
+    return this.#db
+      .selectFrom('snapshots')
+      .select(ROW_COLUMNS)
+      .where('id', '=', id)
+      .where(isOfReach(reach))
+      .executeTakeFirst();
+  }
+
+  /** Finds a snapshot in any state, with what a sandbox needs that is restored from it. */
+  findWhole(reach: Reach, id: string): Promise<WholeSnapshotRow | undefined> {
     return this.#db
       .selectFrom('snapshots')
       .selectAll()
@@ -63,12 +103,13 @@ export class SnapshotStore {
   }
 
   /** Lists the snapshots that are ready, newest first. */
-  list({ reach, runId, limit, after }: SnapshotFilter): Promise<SnapshotRow[]> {
+  list({ reach, runId, limit, now, after }: SnapshotFilter): Promise<SnapshotRow[]> {
     let query = this.#db
       .selectFrom('snapshots')
-      .selectAll()
+      .select(ROW_COLUMNS)
       .where(isOfReach(reach))
       .where('status', '=', 'ready')
+      .where(hasNotExpired(now))
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')
       .limit(limit);
@@ -78,13 +119,14 @@ export class SnapshotStore {
     return query.execute();
   }
 
-  /** Sums the bytes of the snapshots that are ready. */
-  async sumBytes(organizationId: string): Promise<number> {
+  /** Sums the bytes of the snapshots that callers see: those that are ready and have not expired by `now`. */
+  async sumBytes(organizationId: string, now: number): Promise<number> {
     const { bytes } = await this.#db
       .selectFrom('snapshots')
       .select(sql<string>`coalesce(sum(size_bytes), 0)::text`.as('bytes'))
       .where('organization_id', '=', organizationId)
       .where('status', '=', 'ready')
+      .where(hasNotExpired(now))
       .executeTakeFirstOrThrow();
     return Number(bytes);
   }
@@ -96,6 +138,49 @@ export class SnapshotStore {
       .set({ status: 'deleting' })
       .where('id', '=', id)
       .where('status', 'in', [...from])
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  /** Changes a snapshot that is ready. Returns undefined if it is not. */
+  change(
+    id: string,
+    change: Partial<Pick<SnapshotRow, 'name' | 'expires_at'>>,
+  ): Promise<SnapshotRow | undefined> {
+    return this.#db
+      .updateTable('snapshots')
+      .set(change)
+      .where('id', '=', id)
+      .where('status', '=', 'ready')
+      .returning(ROW_COLUMNS)
+      .executeTakeFirst();
+  }
+
+  /** Lists the ids of snapshots that have expired by `now`, of every organization, the first to expire first. */
+  async listExpired(now: number): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('snapshots')
+      .select('id')
+      .where('expires_at', '<=', now)
+      .where('status', '=', 'ready')
+      .orderBy('expires_at')
+      .limit(MAX_EXPIRED)
+      .execute();
+    return rows.map((row) => row.id);
+  }
+
+  /**
+   * Marks a snapshot as `deleting` if it has expired by `now`. Returns false if its expiry was changed meanwhile, or if a
+   * rollback to it is pending.
+   */
+  async condemnExpired(id: string, now: number): Promise<boolean> {
+    const { numUpdatedRows } = await this.#db
+      .updateTable('snapshots')
+      .set({ status: 'deleting' })
+      .where('id', '=', id)
+      .where('status', '=', 'ready')
+      .where('expires_at', '<=', now)
+      .where(sql<boolean>`NOT EXISTS (SELECT FROM sandboxes WHERE rollback_snapshot_id = snapshots.id)`)
       .executeTakeFirst();
     return numUpdatedRows > 0n;
   }
@@ -124,6 +209,10 @@ export class SnapshotStore {
   async remove(id: string): Promise<void> {
     await this.#db.deleteFrom('snapshots').where('id', '=', id).where('status', '=', 'deleting').execute();
   }
+}
+
+function hasNotExpired(now: number): RawBuilder<boolean> {
+  return sql<boolean>`(expires_at IS NULL OR expires_at > ${now})`;
 }
 
 /** A snapshot belongs to the team of its sandbox. */

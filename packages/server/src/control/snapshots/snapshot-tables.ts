@@ -15,12 +15,16 @@ export interface SnapshotTable {
   size_bytes: number;
   bound_to: JSONColumnType<Record<string, string>>;
   created_at: number;
+  /** Null: it is kept until it is deleted. */
+  expires_at: Generated<number | null>;
   /** This and the fields below: settings of the sandbox, for sandboxes that are restored from it. */
   timeout_s: number;
   max_lifetime_s: number | null;
   labels: JSONColumnType<Record<string, string>>;
   auto_hibernate: boolean;
   network: NetworkColumn;
+  sealed_env: Generated<Buffer | null>;
+  cwd: Generated<string | null>;
   /** The disk of the sandbox, and the version that the capture keeps; null without one. */
   disk_id: Generated<string | null>;
   disk_name: Generated<string | null>;
@@ -28,5 +32,7 @@ export interface SnapshotTable {
   disk_gb: Generated<number | null>;
 }
 
-export type SnapshotRow = Selectable<SnapshotTable>;
+/** Without what only sandboxes that are restored from it need. */
+export type SnapshotRow = Omit<Selectable<SnapshotTable>, 'network' | 'sealed_env' | 'cwd'>;
+export type WholeSnapshotRow = Selectable<SnapshotTable>;
 export type NewSnapshotRow = Insertable<SnapshotTable>;

@@ -35,6 +35,7 @@ test('a snapshot names its sandbox and what it is bound to, and its sandbox keep
     size_bytes: 1 << 20,
     disk: null,
     bound_to: { qemu: '10.0.2', kernel: '6.12' },
+    expires_at: null,
   });
   assert.match(record.id, /^snap[0-9a-f]{20}$/);
   assert.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000);

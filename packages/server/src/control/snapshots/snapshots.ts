@@ -5,29 +5,40 @@
  *     row `creating` ─► capture ─► row `ready`   …   row `deleting` ─► capture removed ─► row removed
  *
  * The reconciler (capture-keeper.ts) removes a row that is `creating` or `deleting` without an operation, with its
- * capture.
+ * capture. It also deletes snapshots that have expired, unless a sandbox is just restored from them or rolled back to
+ * them. No caller sees an expired snapshot.
  */
-import { AppError, DISK_GB_BYTES, type CreateSnapshotRequest, type SnapshotRecord } from '@coppice/contract';
+import {
+  AppError,
+  MAX_SNAPSHOT_AHEAD_MS,
+  type CreateSnapshotRequest,
+  type PatchSnapshotRequest,
+  type SnapshotRecord,
+} from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { LimitsOf } from '../limits/organization-limits.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
-import type { SnapshotRow } from './snapshot-tables.ts';
+import type { SnapshotRow, WholeSnapshotRow } from './snapshot-tables.ts';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import { takenBack } from '../placement/runner-error.ts';
 import type { Clock } from '../time/clock.ts';
+import { checkExpiry } from '../time/expiry.ts';
+import type { Environments } from '../sandbox/environment/environments.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import { enterRecordStep } from '../sandbox/record/steps.ts';
+import { buildSnapshotRecord, buildSnapshotRow, readSavedDisk } from './snapshot-record.ts';
 import type { SnapshotFilter, SnapshotStore } from './snapshot-store.ts';
 
 export interface SnapshotsParts {
   store: SnapshotStore;
   captures: RunnerCaptures;
   audit: AuditLog;
+  environments: Environments;
   clock: Clock;
   limitsOf: LimitsOf;
   log: Logger;
@@ -45,6 +56,8 @@ export class Snapshots {
   readonly #store: SnapshotStore;
   /** Snapshots that this process is making or removing. */
   readonly #underWay = new Set<string>();
+  /** Snapshots that sandboxes are being made of, and by how many requests. */
+  readonly #uses = new Map<string, number>();
   /** Completes one snapshot after the other, so that two cannot use up the same rest of a quota. */
   readonly #completions = new SerialQueue();
 
@@ -58,7 +71,9 @@ export class Snapshots {
     await using _ = await driver.copies.begin('snapshot');
     return await this.#whileUnderWay(id, async () => {
       await this.#checkQuota(driver.row.organization_id, 0);
-      await this.#store.insert(this.#buildRow(id, driver.row, request.name ?? null));
+      const now = this.#parts.clock.wallMs();
+      const sealedEnv = await this.#copyEnvironment(driver.row, id);
+      await this.#store.insert(buildSnapshotRow(id, driver.row, { request, now, sealedEnv }));
       try {
         await enterRecordStep('record.snapshot');
         const capture = await driver.copies.snapshot(id);
@@ -73,14 +88,41 @@ export class Snapshots {
   }
 
   /** Throws `not_found` when there is no such snapshot within reach. */
-  async get(reach: Reach, id: string): Promise<SnapshotRow> {
-    const row = await this.#store.find(reach, id);
-    if (row?.status === 'ready') return row;
-    throw new AppError('not_found', `there is no snapshot ${JSON.stringify(id.slice(0, 64))}`);
+  async get(reach: Reach, id: string): Promise<SnapshotRecord> {
+    return buildSnapshotRecord(await this.#get(reach, id));
   }
 
-  async list(filter: SnapshotFilter): Promise<{ records: SnapshotRecord[]; createdAt: number[] }> {
-    const rows = await this.#store.list(filter);
+  /**
+   * Does work with a snapshot, which does not expire before the work is done. Throws `not_found` when there is no such
+   * snapshot within reach.
+   */
+  async use<T>(reach: Reach, id: string, work: (snapshot: WholeSnapshotRow) => Promise<T>): Promise<T> {
+    this.#uses.set(id, (this.#uses.get(id) ?? 0) + 1);
+    try {
+      return await work(this.#check(id, await this.#store.findWhole(reach, id)));
+    } finally {
+      const others = (this.#uses.get(id) ?? 1) - 1;
+      if (others === 0) this.#uses.delete(id);
+      else this.#uses.set(id, others);
+    }
+  }
+
+  /** Changes the given fields. Throws `not_found` as {@link get}, and `invalid_request` for an expiry that has passed. */
+  async patch(reach: Reach, id: string, { name, expires_at }: PatchSnapshotRequest): Promise<SnapshotRecord> {
+    const record = await this.get(reach, id);
+    if (name === undefined && expires_at === undefined) return record;
+    const limits = { wallMs: this.#parts.clock.wallMs(), maxAheadMs: MAX_SNAPSHOT_AHEAD_MS };
+    const row = await this.#store.change(id, {
+      ...(name === undefined ? {} : { name }),
+      ...(expires_at === undefined ? {} : { expires_at: checkExpiry(expires_at, limits) }),
+    });
+    return row === undefined ? this.get(reach, id) : buildSnapshotRecord(row);
+  }
+
+  async list(
+    filter: Omit<SnapshotFilter, 'now'>,
+  ): Promise<{ records: SnapshotRecord[]; createdAt: number[] }> {
+    const rows = await this.#store.list({ ...filter, now: this.#parts.clock.wallMs() });
     return { records: rows.map(buildSnapshotRecord), createdAt: rows.map((row) => row.created_at) };
   }
 
@@ -94,10 +136,21 @@ export class Snapshots {
   /** Deletes a snapshot. No caller sees it when this resolves, although its space may be freed later. */
   delete(reach: Reach, id: string): Promise<void> {
     return this.#whileUnderWay(id, async () => {
-      await this.get(reach, id);
+      await this.#get(reach, id);
       if (await this.#store.condemn(id, ['ready'])) await this.#eraseOrLeave(id, ['deleting']);
-      else await this.get(reach, id);
+      else await this.#get(reach, id);
     });
+  }
+
+  /** Deletes snapshots that have expired. Those in use are deleted by a later call. */
+  async deleteExpired(): Promise<void> {
+    for (const id of await this.#store.listExpired(this.#parts.clock.wallMs())) {
+      if (this.#underWay.has(id) || this.#uses.has(id)) continue;
+      await this.#whileUnderWay(id, async () => {
+        if (await this.#store.condemnExpired(id, this.#parts.clock.wallMs()))
+          await this.#eraseOrLeave(id, ['deleting']);
+      });
+    }
   }
 
   /** Removes snapshots that an earlier process left unfinished, or that could not be removed while they were in use. */
@@ -108,12 +161,28 @@ export class Snapshots {
     }
   }
 
+  async #get(reach: Reach, id: string): Promise<SnapshotRow> {
+    return this.#check(id, await this.#store.find(reach, id));
+  }
+
+  /** Throws `not_found` if callers do not see the snapshot. */
+  #check<T extends SnapshotRow>(id: string, row: T | undefined): T {
+    const hasExpired = (row?.expires_at ?? Infinity) <= this.#parts.clock.wallMs();
+    if (row?.status === 'ready' && !hasExpired) return row;
+    throw new AppError('not_found', `there is no snapshot ${JSON.stringify(id.slice(0, 64))}`);
+  }
+
+  async #copyEnvironment(sandbox: Readonly<SandboxRow>, id: string): Promise<Buffer | null> {
+    const { environments } = this.#parts;
+    return environments.seal({ ...sandbox, id }, await environments.read(sandbox));
+  }
+
   async #complete(sandbox: Readonly<SandboxRow>, capture: CaptureInfo): Promise<SnapshotRow> {
     await this.#checkQuota(sandbox.organization_id, capture.size_bytes);
     const saved = {
       sizeBytes: capture.size_bytes,
       boundTo: capture.bound_to,
-      disk: readDisk(capture),
+      disk: readSavedDisk(capture),
     };
     const note = { event: 'sandbox.snapshot', data: { snapshot_id: capture.id } } as const;
     return this.#parts.audit.commit(sandbox.id, note, async (transaction) => {
@@ -125,7 +194,7 @@ export class Snapshots {
 
   async #checkQuota(organizationId: string, neededBytes: number): Promise<void> {
     const limit = this.#parts.limitsOf(organizationId).snapshotBytes;
-    const used = await this.#store.sumBytes(organizationId);
+    const used = await this.#store.sumBytes(organizationId, this.#parts.clock.wallMs());
     if (used + neededBytes <= limit && used < limit) return;
     const needed = neededBytes === 0 ? '' : `, ${neededBytes} more are needed`;
     throw new AppError(
@@ -159,52 +228,4 @@ export class Snapshots {
       this.#underWay.delete(id);
     }
   }
-
-  #buildRow(id: string, sandbox: Readonly<SandboxRow>, name: string | null) {
-    return {
-      id,
-      organization_id: sandbox.organization_id,
-      status: 'creating' as const,
-      run_id: sandbox.id,
-      name,
-      image: sandbox.image,
-      vcpus: sandbox.vcpus,
-      mem_mib: sandbox.mem_mib,
-      disk_mib: sandbox.disk_mib,
-      size_bytes: 0,
-      bound_to: '{}',
-      created_at: this.#parts.clock.wallMs(),
-      timeout_s: sandbox.timeout_s,
-      max_lifetime_s: sandbox.max_lifetime_s,
-      labels: JSON.stringify(sandbox.labels),
-      auto_hibernate: sandbox.auto_hibernate,
-      network: sandbox.network,
-      disk_id: sandbox.disk_id,
-      disk_name: sandbox.disk_name,
-    };
-  }
-}
-
-function buildSnapshotRecord(row: SnapshotRow): SnapshotRecord {
-  return {
-    id: row.id,
-    run_id: row.run_id,
-    name: row.name,
-    image: row.image,
-    vcpus: row.vcpus,
-    mem_mib: row.mem_mib,
-    disk_mib: row.disk_mib,
-    disk: buildDisk(row),
-    size_bytes: row.size_bytes,
-    bound_to: row.bound_to,
-    created_at: new Date(row.created_at).toISOString(),
-  };
-}
-
-function readDisk({ workspace }: CaptureInfo): { version: number; gb: number } | undefined {
-  return workspace && { version: workspace.version, gb: Math.ceil(workspace.size_bytes / DISK_GB_BYTES) };
-}
-
-function buildDisk({ disk_name: name, disk_version: version, disk_gb }: SnapshotRow): SnapshotRecord['disk'] {
-  return name === null || version === null || disk_gb === null ? null : { name, version, size_gb: disk_gb };
 }

@@ -17,7 +17,7 @@ const Done = z.object({ exit_code: z.int().min(0).max(255) });
 
 export interface OpenShell extends AuditedProcessParts {
   runner: RunnerClient;
-  options: ShellQuery;
+  options: ShellQuery & { env?: Readonly<Record<string, string>> | undefined };
 }
 
 interface ShellCommand {

@@ -8,7 +8,7 @@ import { Exit } from './running-command.ts';
 
 export interface OpenTerminal extends AuditedProcessParts {
   runner: RunnerClient;
-  options: TerminalQuery;
+  options: TerminalQuery & { env?: Readonly<Record<string, string>> | undefined };
 }
 
 export type TerminalOutput = { type: 'output'; data: Buffer } | { type: 'exit'; code: number };

@@ -38,7 +38,7 @@ import { NO_RULES, readEgressRecord } from './vm-egress.ts';
 import { tellEnvironment } from './tell-environment.ts';
 import { replaceVm } from './vm-replacement.ts';
 import { VmRoster, type Held } from './vm-roster.ts';
-import { WarmPool } from './warm-pool.ts';
+import { WarmPool, type WarmPoolCounts } from './warm-pool.ts';
 
 export interface FleetOptions extends AssemblyParts {
   plan: TemplatePlan;
@@ -122,6 +122,10 @@ export class Fleet {
   /** Holds a reservation for a create until the result is disposed. Throws the error that refuses the create. */
   admit(id: string, shape: VmShape): Disposable {
     return this.#options.capacity.admit(id, shape, this.#pool.units);
+  }
+
+  get warmPool(): WarmPoolCounts {
+    return this.#pool.counts;
   }
 
   /** Ends a warm VM. Returns false when there is none. */

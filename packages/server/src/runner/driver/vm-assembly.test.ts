@@ -106,7 +106,7 @@ class Assembly implements Disposable {
       ended: new Promise(() => undefined),
       continue: async () => void this.order.push('cont'),
       kill: async () => void this.order.push('kill'),
-      usage: () => ({ cpuMs: 0, memPeakBytes: 0 }),
+      usage: () => ({ cpuMs: 0, memBytes: 8, memPeakBytes: 0 }),
       disk: {
         grow: async (bytes: number) => void this.order.push(`disk of ${bytes / 1024 / 1024} MiB`),
       },

@@ -55,7 +55,7 @@ class StandInVm implements VmHandle {
   }
 
   usage() {
-    return this.isGone ? undefined : { cpuMs: 12.4, memPeakBytes: 4096 };
+    return this.isGone ? undefined : { cpuMs: 12.4, memBytes: 8, memPeakBytes: 4096 };
   }
   async resolveCpu(): Promise<Cpu> {
     return {};
@@ -76,6 +76,10 @@ class StandInVm implements VmHandle {
   async saveState(): Promise<void> {
     this.calls.push('saveState');
   }
+  readBlockTraffic(): Promise<never> {
+    throw new Error('not used');
+  }
+
   consoleTail(): Promise<string> {
     return Promise.resolve('');
   }

@@ -14,6 +14,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import type { VmPhase } from '../../lib/protocol/metrics-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
 import { invariant } from '../../lib/invariant.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
@@ -42,9 +43,6 @@ const RECONNECT_TIMEOUT_MS = 15_000;
 export const OPENING_TIMEOUT_MS = 30_000;
 /** Far longer than it takes until the monitor of a killed process is closed. */
 const GOING_MS = 1000;
-
-/** `saving`: the guest stands still for a capture. */
-export type VmPhase = 'creating' | 'running' | 'saving' | 'ending' | 'ended';
 
 /** The phases that may follow each phase. */
 const NEXT_PHASES: Readonly<Record<VmPhase, readonly VmPhase[]>> = {
@@ -80,7 +78,7 @@ export class VmDriver {
   #continued: Promise<unknown> = Promise.resolve();
   #isRetired = false;
   #isDestroyed = false;
-  #lastUsage: ProcessUsage = { cpuMs: 0, memPeakBytes: 0 };
+  #lastUsage: ProcessUsage = { cpuMs: 0, memBytes: 0, memPeakBytes: 0 };
   #ending: Promise<VmEnd> | undefined;
   readonly #endRetry: EndRetry;
   readonly #endAsked = new AbortController();
@@ -339,8 +337,11 @@ export class VmDriver {
     }
   }
 
-  sampleUsage(): void {
-    this.#lastUsage = this.#vm?.usage() ?? this.#lastUsage;
+  /** Reads the usage of the VM's process, and keeps it for the end. Returns undefined if the process is gone. */
+  sampleUsage(): ProcessUsage | undefined {
+    const usage = this.#vm?.usage();
+    this.#lastUsage = usage ?? this.#lastUsage;
+    return usage;
   }
 
   /**
@@ -443,7 +444,7 @@ export class VmDriver {
    * The usage of a dead process can no longer be read: the control group has counted to the end. The group's memory
    * includes page cache, so it is used only then.
    */
-  #finalUsage(atEnd: ProcessUsage | undefined): ProcessUsage {
+  #finalUsage(atEnd: ProcessUsage | undefined): Omit<ProcessUsage, 'memBytes'> {
     const last = atEnd ?? this.#lastUsage;
     const group = this.#hooks.groupUsage();
     return {

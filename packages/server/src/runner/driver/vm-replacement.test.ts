@@ -47,7 +47,7 @@ class World {
       ended: new Promise(() => undefined),
       stop: async () => void this.order.push('stop'),
       start: async () => void this.order.push('start'),
-      usage: () => ({ cpuMs: 12, memPeakBytes: 34 }),
+      usage: () => ({ cpuMs: 12, memBytes: 8, memPeakBytes: 34 }),
     } as unknown as VmHandle;
     const directory = new VmDirectory('/nowhere');
     this.old.attach(vm, new OverlayChain([0], { disk: vm.disk, directory, uid: 1, sizeMiB: 64, log }));

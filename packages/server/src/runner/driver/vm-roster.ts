@@ -1,10 +1,11 @@
 /**
- * The registry of VMs by sandbox id, with the resources that each holds while it lives. It also samples their usage,
- * and watches the disk that they write to.
+ * The registry of VMs by sandbox id, with the resources that each holds while it lives. It also watches the disk that
+ * they write to.
  */
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import type { VmPhase } from '../../lib/protocol/metrics-protocol.ts';
 import type { VmInfo } from '../../lib/protocol/runner-protocol.ts';
 import { findVmRecord, writeVmRecord, type VmRecord } from '../vm/vm-record.ts';
 import { imageKey, templateKey, type CacheLeases } from '../cache/cache-leases.ts';
@@ -19,8 +20,6 @@ import type { VmNetwork } from '../network/vm-network.ts';
 import type { EventSpool } from './event-spool.ts';
 import { VmDriver } from './vm-driver.ts';
 import type { AgentCounters, DriverHooks } from './vm-driver.types.ts';
-
-const SAMPLE_INTERVAL_MS = 15_000;
 
 export interface VmRosterOptions {
   network: Pick<VmNetwork, 'endEgress'>;
@@ -53,15 +52,10 @@ export class VmRoster {
   readonly #options: VmRosterOptions;
   readonly #drivers = new Map<string, VmDriver>();
   readonly #creates = new Map<string, Promise<VmInfo>>();
-  readonly #sampler: NodeJS.Timeout;
   readonly #diskWatch: DiskWatch;
 
   constructor(options: VmRosterOptions) {
     this.#options = options;
-    this.#sampler = setInterval(() => {
-      for (const driver of this.#drivers.values()) driver.sampleUsage();
-    }, SAMPLE_INTERVAL_MS);
-    this.#sampler.unref();
     this.#diskWatch = new DiskWatch({
       disk: options.disk,
       listVms: () =>
@@ -97,6 +91,17 @@ export class VmRoster {
 
   get pausedCount(): number {
     return [...this.#drivers.values()].filter((driver) => driver.isPaused).length;
+  }
+
+  /** The VMs of sandboxes, by the id of the sandbox. */
+  get byId(): ReadonlyMap<string, VmDriver> {
+    return this.#drivers;
+  }
+
+  countByPhase(): Partial<Record<VmPhase, number>> {
+    const counts: Partial<Record<VmPhase, number>> = {};
+    for (const { phase } of this.#drivers.values()) counts[phase] = (counts[phase] ?? 0) + 1;
+    return counts;
   }
 
   find(id: string): VmDriver | undefined {
@@ -210,7 +215,6 @@ export class VmRoster {
   }
 
   stopWatching(): void {
-    clearInterval(this.#sampler);
     this.#diskWatch.close();
   }
 

@@ -37,11 +37,21 @@ export interface WarmPoolOptions {
   log: Logger;
 }
 
+/** Warm VMs now, and the creates so far that got one (`hits`) or had to start their own (`misses`). */
+export interface WarmPoolCounts {
+  size: number;
+  limit: number;
+  hits: number;
+  misses: number;
+}
+
 export class WarmPool {
   readonly #options: WarmPoolOptions;
   readonly #shelves = new Map<string, Shelf>();
   readonly #checks: NodeJS.Timeout;
   #createsUnderWay = 0;
+  #hits = 0;
+  #misses = 0;
   #pausedUntil = 0;
   #refilling: Promise<void> | undefined;
   /** A refill was requested while one was running. */
@@ -59,6 +69,10 @@ export class WarmPool {
     return [...this.#shelves.values()].reduce((sum, shelf) => sum + shelf.ready.length, 0);
   }
 
+  get counts(): WarmPoolCounts {
+    return { size: this.size, limit: this.#options.limit, hits: this.#hits, misses: this.#misses };
+  }
+
   /** Runs a create with a warm VM, if there is one. Refilling waits until creates are done. */
   async serve<T>(
     blueprint: TemplateBlueprint,
@@ -66,6 +80,8 @@ export class WarmPool {
   ): Promise<T> {
     this.#createsUnderWay += 1;
     const warm = this.#take(blueprint);
+    if (warm === undefined) this.#misses += 1;
+    else this.#hits += 1;
     try {
       return await create(warm);
     } catch (error) {

@@ -4,13 +4,21 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { pollUntil } from '../../lib/waiting/deadline.ts';
-import { findIdentity, isAlive, killAndWait } from './host-process.ts';
+import { findIdentity, findUsage, isAlive, killAndWait } from './host-process.ts';
 
 /** A program that ends only its first thread; the threads of the engine stay. */
 const HEADLESS = `
   import koffi from 'koffi';
   const SYS_EXIT = 60;
   koffi.load('libc.so.6').func('long syscall(long number, long status)')(SYS_EXIT, 0);`;
+
+test('the usage of a process has its memory now and its peak', () => {
+  const identity = findIdentity(process.pid)!;
+  const usage = findUsage(identity);
+  assert.ok(usage !== undefined && usage.cpuMs > 0);
+  assert.ok(usage.memBytes > 1 << 20 && usage.memBytes <= usage.memPeakBytes);
+  assert.equal(findUsage({ ...identity, startTicks: identity.startTicks + 1 }), undefined);
+});
 
 test('a process whose first thread has ended is alive while others hold its files', async () => {
   const child = spawn(process.execPath, ['--input-type=module', '-e', HEADLESS], {

@@ -16,6 +16,8 @@ export interface ProcessIdentity {
 
 export interface ProcessUsage {
   cpuMs: number;
+  /** Resident memory now, and its peak. */
+  memBytes: number;
   memPeakBytes: number;
 }
 
@@ -58,7 +60,10 @@ export function isAlive(identity: ProcessIdentity): boolean {
   return stat.state !== 'Z' || stat.threads > 1;
 }
 
-/** CPU time (user and system) and peak resident memory; undefined when the process is gone. */
+/**
+ * CPU time (user and system) and resident memory; undefined when the process is gone. It is gone, too, when only its
+ * memory is: the kernel frees that first, and closes the files that tell others of the end later.
+ */
 export function findUsage(identity: ProcessIdentity): ProcessUsage | undefined {
   const stat = findStat(identity.pid);
   if (stat === undefined || stat.startTicks !== identity.startTicks) return undefined;
@@ -68,10 +73,13 @@ export function findUsage(identity: ProcessIdentity): ProcessUsage | undefined {
   } catch {
     return undefined;
   }
-  const peakKib = /^VmHWM:\s+(\d+) kB$/mu.exec(status)?.[1];
+  const resident = /^VmRSS:\s+(\d+) kB$/mu.exec(status)?.[1];
+  const peak = /^VmHWM:\s+(\d+) kB$/mu.exec(status)?.[1];
+  if (resident === undefined || peak === undefined) return undefined;
   return {
     cpuMs: (stat.cpuTicks * 1000) / CLOCK_TICKS_PER_SECOND,
-    memPeakBytes: Number(peakKib ?? 0) * 1024,
+    memBytes: Number(resident) * 1024,
+    memPeakBytes: Number(peak) * 1024,
   };
 }
 

@@ -126,6 +126,7 @@ const AGENT_CODES = new Set<ErrorCode>([
   'invalid_request',
   'invalid_image',
   'invalid_state',
+  'already_exists',
   'file_not_found',
   'file_error',
   'disk_full',
@@ -136,7 +137,7 @@ const AGENT_CODES = new Set<ErrorCode>([
 async function readRefusal(upstream: http2.ClientHttp2Stream, status: number): Promise<AppError> {
   // The agent may also break off here, or send more than it announced: then it has given no reason.
   const body = parseRefusal(await readText(upstream).catch(() => ''));
-  if (status === 404 && body?.code === 'not_found') return new AppError('invalid_state', OLDER_AGENT);
+  if (status === 404 && body?.code === 'not_found') return new AppError('agent_outdated', OLDER_AGENT);
   if (body === undefined || !AGENT_CODES.has(body.code)) {
     return new AppError(
       'guest_unreachable',

@@ -6,6 +6,7 @@ import type http2 from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
 import { VmEgress } from '../../lib/protocol/egress-protocol.ts';
+import { VmMetricsQuery, type RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 import {
   CaptureId,
   CaptureRequest,
@@ -27,6 +28,7 @@ import type { VmCopies } from '../driver/vm-copies.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
 import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
 import type { ImageStore } from '../image/store/image-store.ts';
+import type { VmMeters } from '../metrics/vm-meters.ts';
 import type { DiskOperations } from '../workspace/disk-operations.ts';
 import { tunnelToAgent } from './agent-tunnel.ts';
 import { streamEvents } from './event-stream.ts';
@@ -46,6 +48,8 @@ export interface RouteParts {
   plan: TemplatePlan;
   disks: DiskOperations;
   status: () => RunnerStatus;
+  metrics: () => RunnerMetrics;
+  meters: Pick<VmMeters, 'read'>;
 }
 
 export interface Exchange {
@@ -68,8 +72,10 @@ type Route = readonly [methods: readonly string[], path: string, handle: Handler
 /** Method and path; names after a colon stand for one part each. The first match counts. */
 const ROUTES: readonly Route[] = [
   [['GET'], '/status', ({ status }, { stream }) => respondJson(stream, 200, status())],
+  [['GET'], '/metrics', ({ metrics }, { stream }) => respondJson(stream, 200, metrics())],
   [['GET'], '/vms', ({ fleet }, { stream }) => respondJson(stream, 200, fleet.vms.list())],
   [['GET'], '/vms/:vm', ({ fleet }, { stream, id }) => respondJson(stream, 200, fleet.vms.get(id).info)],
+  [['GET'], '/vms/:vm/metrics', readMetrics],
   [['PUT'], '/vms/:vm', startVm],
   [
     ['DELETE'],
@@ -97,6 +103,21 @@ const ROUTES: readonly Route[] = [
     ['GET'],
     '/vms/:vm/agent/:route',
     (parts, exchange) => joinAgent(parts, exchange, ['files', 'list', 'metrics', 'commands']),
+  ],
+  [
+    ['GET'],
+    '/vms/:vm/agent/files/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['stat', 'archive', 'watch'], '/files'),
+  ],
+  [
+    ['PUT'],
+    '/vms/:vm/agent/files/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['archive'], '/files'),
+  ],
+  [
+    ['POST'],
+    '/vms/:vm/agent/files/:route',
+    (parts, exchange) => joinAgent(parts, exchange, ['mkdir', 'move', 'remove', 'chmod', 'chown'], '/files'),
   ],
   [
     ['POST'],
@@ -147,6 +168,11 @@ function matchPath(pattern: readonly string[], parts: readonly string[]): Record
     else if (expected !== part) return undefined;
   }
   return parameters;
+}
+
+async function readMetrics({ meters }: RouteParts, { stream, id, url }: Exchange): Promise<void> {
+  const query = VmMetricsQuery.parse(Object.fromEntries(url.searchParams));
+  respondJson(stream, 200, await meters.read(id, query));
 }
 
 async function startVm({ fleet, copies }: RouteParts, { stream, id }: Exchange): Promise<void> {

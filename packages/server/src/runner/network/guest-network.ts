@@ -15,6 +15,7 @@ import type { SlotPlace } from './egress/guest-egress.ts';
 import { openInstance, type Instance } from './instance.ts';
 import type { EgressOptions } from './egress/open-egress.ts';
 import type { HostPrograms } from './kernel/kernel-tools.ts';
+import { readAllTraffic, type TapTraffic } from './kernel/tap-traffic.ts';
 import { buildConnectionMark, buildTapName } from './addresses/slot-names.ts';
 import { SlotPool } from './slots/slot-pool.ts';
 import { assertNoRules, isBare, TAP_SLOTS, type VmNetwork, type VmSlot } from './vm-network.ts';
@@ -107,6 +108,19 @@ export class GuestNetwork implements VmNetwork {
 
   async readEgress(vmId: string): Promise<EgressCounters> {
     return await this.#instance.egress.readCounters(vmId);
+  }
+
+  /** Reads the counts of all devices once, however many VMs there are. */
+  readTraffic(vmIds: readonly string[]): ReadonlyMap<string, TapTraffic> {
+    const traffic = readAllTraffic();
+    const { names } = this.#instance;
+    const found = new Map<string, TapTraffic>();
+    for (const vmId of vmIds) {
+      const index = this.#pool.findByVm(vmId);
+      const counts = index === undefined ? undefined : traffic.get(buildTapName(names, index));
+      if (counts !== undefined) found.set(vmId, counts);
+    }
+    return found;
   }
 
   /** Ends the adoption phase: removes, in the background, the TAPs of the former process that were not adopted. */

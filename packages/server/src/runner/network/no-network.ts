@@ -5,6 +5,7 @@
 import { AppError } from '@coppice/contract';
 import type { EgressCounters, VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { EgressGuest } from './egress/egress-process.ts';
+import type { TapTraffic } from './kernel/tap-traffic.ts';
 import { assertNoRules, BARE_SLOTS, isBare, TAP_SLOTS, type BareSlot, type VmNetwork } from './vm-network.ts';
 
 export class NoNetwork implements VmNetwork {
@@ -51,6 +52,10 @@ export class NoNetwork implements VmNetwork {
 
   async readEgress(): Promise<EgressCounters> {
     throw new AppError('not_found', `the sandbox has no network: ${this.absence}`);
+  }
+
+  readTraffic(): ReadonlyMap<string, TapTraffic> {
+    return new Map();
   }
 
   sweepUnadopted(): void {

@@ -8,6 +8,7 @@ import { AppError } from '@coppice/contract';
 import { hasNoRules, type EgressCounters, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { EgressGuest } from './egress/egress-process.ts';
 import type { NetworkSlot } from './guest-network.ts';
+import type { TapTraffic } from './kernel/tap-traffic.ts';
 
 /** Number of slots with a TAP: slots 0 to 16 383. */
 export const TAP_SLOTS = 16_384;
@@ -46,6 +47,8 @@ export interface VmNetwork {
   endEgress(vmId: string): Promise<void>;
   /** Reads the VM's counters. Throws `not_found` for a VM without a network. */
   readEgress(vmId: string): Promise<EgressCounters>;
+  /** Reads the traffic at the TAPs of VMs, by VM. A VM without a TAP has none. */
+  readTraffic(vmIds: readonly string[]): ReadonlyMap<string, TapTraffic>;
   /** Ends the adoption phase: removes the slots of the former process that were not adopted. */
   sweepUnadopted(): void;
   /** Releases the VM's slot. Does nothing for a VM without one. */

@@ -11,6 +11,7 @@ import {
   type ProcessIdentity,
   type ProcessUsage,
 } from '../host/host-process.ts';
+import { readBlockTraffic } from './block-traffic.ts';
 import { CONSOLE_CHARDEV, SOCKETS, stateUri } from './qemu-arguments.ts';
 import { buildCpuModel, parseExpansion } from './qemu-cpu.ts';
 import { QemuDisk } from './qemu-disk.ts';
@@ -20,7 +21,7 @@ import { QmpError, type QmpClient, type QmpEvent } from './qmp-client.ts';
 import { fileSizeFor, raiseFileSize } from '../confinement/file-size-limit.ts';
 import { connectWhenReady } from '../host/connect-when-ready.ts';
 import type { WorkspaceDirectories } from '../vm/workspace-device.ts';
-import { VmGoneError, type AgentPort, type VmEnding, type VmHandle } from '../vm/vmm.ts';
+import { VmGoneError, type AgentPort, type BlockTraffic, type VmEnding, type VmHandle } from '../vm/vmm.ts';
 
 const PORT_TIMEOUT_MS = 5000;
 const CONSOLE_TAIL_BYTES = 16_384;
@@ -116,6 +117,10 @@ export class QemuVm implements VmHandle {
 
   usage(): ProcessUsage | undefined {
     return findUsage(this.identity);
+  }
+
+  readBlockTraffic(): Promise<BlockTraffic> {
+    return readBlockTraffic(this.#qmp);
   }
 
   async resolveCpu(setting: CpuSetting): Promise<Cpu> {

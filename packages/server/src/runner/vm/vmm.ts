@@ -76,6 +76,12 @@ export interface VmDisk {
   grow(sizeBytes: number): Promise<void>;
 }
 
+/** Bytes that a guest has read from and written to all its disks since its VMM started. */
+export interface BlockTraffic {
+  readBytes: number;
+  writtenBytes: number;
+}
+
 /** A running VM, started or adopted by this process. */
 export interface VmHandle {
   readonly identity: ProcessIdentity;
@@ -85,6 +91,8 @@ export interface VmHandle {
   /** Resolves when the VM ends by itself. */
   readonly ended: Promise<VmEnding>;
   usage(): ProcessUsage | undefined;
+  /** Throws {@link VmmError} or DeadlineError without an answer of the VMM. */
+  readBlockTraffic(): Promise<BlockTraffic>;
   /** Returns the CPU that the setting means on this host, under the VM's accelerator. */
   resolveCpu(setting: CpuSetting): Promise<Cpu>;
   /** Whether the VM is stopped by {@link pause}, or by the VMM because a host disk is full or fails. */

@@ -1,18 +1,22 @@
-/** Authenticates requests by an API key or a ticket. */
+/** Authenticates requests by an API key, a ticket, or a link to a file. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Credential } from '../../auth/authenticator.ts';
+import type { FileLinks } from '../../auth/file-links.ts';
 import { endWithKey } from './end-with-key.ts';
 import type { HttpParts } from '../parts.ts';
 
-export type AuthenticationParts = Pick<HttpParts, 'authenticate' | 'keyGuesses' | 'keyEnds' | 'keyUses'>;
+export type AuthenticationParts = Pick<
+  HttpParts,
+  'authenticate' | 'keyGuesses' | 'keyEnds' | 'keyUses' | 'fileLinks'
+>;
 
 /** Puts the caller's key on the request. Throws `unauthorized`, or `rate_limited` after too many wrong keys. */
 export async function authenticate(
   request: FastifyRequest,
   reply: FastifyReply,
-  { authenticate: findPrincipal, keyGuesses, keyEnds, keyUses }: AuthenticationParts,
+  { authenticate: findPrincipal, keyGuesses, keyEnds, keyUses, fileLinks }: AuthenticationParts,
 ): Promise<void> {
-  const credential = readCredential(request);
+  const credential = readCredential(request, fileLinks);
   const principal = await keyGuesses.check(request.clientAddress, credential, () =>
     findPrincipal(credential),
   );
@@ -25,7 +29,14 @@ export async function authenticate(
   endWithKey(request, reply, { keyEnds, apiKeyId: principal.apiKeyId });
 }
 
-function readCredential({ headers, params, query, routeOptions }: FastifyRequest): Credential {
+function readCredential(
+  { headers, params, query, routeOptions }: FastifyRequest,
+  fileLinks: FileLinks,
+): Credential {
+  if (routeOptions.config.isFileLink === true) {
+    const link = String((params as { token?: unknown }).token);
+    return { link, isSigned: fileLinks.isSigned(link) };
+  }
   const { authorization } = headers;
   const { credentialInQuery } = routeOptions.config;
   if (authorization !== undefined || credentialInQuery === undefined) return { authorization };

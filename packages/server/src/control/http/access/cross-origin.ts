@@ -1,7 +1,7 @@
 /**
  * CORS: the pages of other origins that may use the API. Below `/v1` only a key counts, and the page itself must send
- * it. So by default pages of any origin may use it; no answer allows browsers to send cookies. `/account`, where
- * cookies count, and preview origins, where one cookie counts, stay closed.
+ * it, and below `/files` only the token in the path. So by default pages of any origin may use them; no answer allows
+ * browsers to send cookies. `/account`, where cookies count, and preview origins, where one cookie counts, stay closed.
  *
  * The port proxy is also below `/v1`. There the service answers preflights, which carry no key, and sets the CORS
  * headers in place of the guest.
@@ -39,7 +39,7 @@ export async function addCrossOrigin(app: App, origins: readonly string[]): Prom
 }
 
 function buildOptions(request: FastifyRequest, origins: readonly string[]): FastifyCorsOptions {
-  if (origins.length === 0 || !/^\/v1(?:[/?]|$)/u.test(request.url)) return { origin: false };
+  if (origins.length === 0 || !/^\/(?:v1|files)(?:[/?]|$)/u.test(request.url)) return { origin: false };
   const isGuests = isProxied(request);
   return {
     origin: [...origins],

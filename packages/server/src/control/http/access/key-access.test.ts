@@ -61,8 +61,11 @@ before(async () => {
   const { body: snapshot } = await call('POST', `/v1/runs/${run.id}/snapshot`, keys.full, {});
   await call('POST', '/v1/disks', keys.full, { name: ids['disk'], size_gb: 1 });
   await call('POST', `/v1/disks/${ids['disk']}/snapshots`, keys.full, { name: ids['diskSnapshot'] });
+  const command = await call('POST', `/v1/runs/${run.id}/commands`, keys.full, { command: 'sleep 1' });
+  ids['command'] = command.body.id;
   const upload = `/v1/runs/${run.id}/files/upload?path=/etc/hostname`;
   await harness.fetch('POST', upload, { apiKey: keys.full, raw: 'one' });
+  harness.runner.files.archives.contents.set('/etc/hostname', Buffer.from('packed'));
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, month: new Date().toISOString().slice(0, 7) });
   operations = (await listOperations(harness)).filter(({ path }) => path.startsWith('/v1/'));
 });

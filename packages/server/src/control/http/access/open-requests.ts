@@ -1,10 +1,17 @@
 import { AppError } from '@coppice/contract';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 
+/**
+ * Open transfers by links of an organization. They also count as its requests, which the holder of one link must not
+ * use up.
+ */
+const MAX_LINKED = 8;
+
 /** Counts open requests: all of them, for the shutdown, and the expensive ones of each organization, to limit them. */
 export class OpenRequests {
   readonly #requests: Counter;
   readonly #streams: Counter;
+  readonly #linked = new Counter('transfers by links', () => MAX_LINKED);
   readonly #waiting = new Set<() => void>();
   #all = 0;
   readonly #draining = new AbortController();
@@ -21,6 +28,11 @@ export class OpenRequests {
   /** Aborts when the service begins to shut down: endless requests must then end by themselves. */
   get draining(): AbortSignal {
     return this.#draining.signal;
+  }
+
+  /** Open requests: all, and those that {@link limit} and {@link stream} count. */
+  get counts(): { all: number; limited: number; streams: number } {
+    return { all: this.#all, limited: this.#requests.total, streams: this.#streams.total };
   }
 
   /** Counts a request when it arrives; {@link leave} counts it out when its answer is sent. */
@@ -41,6 +53,11 @@ export class OpenRequests {
   /** Like {@link limit}, for streams that cost little while idle: sessions, streamed commands, proxied requests. */
   stream<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
     return this.#streams.run(organizationId, task);
+  }
+
+  /** Runs a transfer by a link, which takes part in {@link limit}. Throws `rate_limited` when too many are open. */
+  transferByLink<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
+    return this.#linked.run(organizationId, task);
   }
 
   /** Begins the shutdown; waits until no request is open, or for `deadlineMs`. Returns whether none is open. */
@@ -65,6 +82,11 @@ class Counter {
   constructor(what: string, limitOf: (organizationId: string) => number) {
     this.#what = what;
     this.#limitOf = limitOf;
+  }
+
+  /** Open requests of all organizations. */
+  get total(): number {
+    return [...this.#open.values()].reduce((sum, open) => sum + open, 0);
   }
 
   async run<T>(organizationId: string, task: () => Promise<T>): Promise<T> {

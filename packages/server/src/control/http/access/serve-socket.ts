@@ -4,11 +4,14 @@ import type { WebSocket } from '@fastify/websocket';
 import type { FastifyRequest } from 'fastify';
 import { endOf } from './end-with-key.ts';
 import { logError, toAppError } from '../answers/error-mapper.ts';
+import type { Place } from '../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../parts.ts';
 import { buildErrorFrame } from '../answers/stream-error.ts';
 import { CLOSE, closeCodeOf, WebSocketPeer } from './web-socket-peer.ts';
 
-export type SocketParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests'>;
+export type SocketParts = Pick<HttpParts, 'sandboxes' | 'environments' | 'runner' | 'audit' | 'openRequests'>;
+
+export type Fill = <T extends Place>(asked: T) => Promise<T & Place>;
 
 export interface ServeSocket {
   request: FastifyRequest;
@@ -18,9 +21,9 @@ export interface ServeSocket {
   /**
    * Resolves when everything is sent. `over` aborts when the socket must end early: the client has left, its key is no
    * longer valid, or the service shuts down. After an unusable message the client receives the peer's `fault`, whatever
-   * this rejects with.
+   * this rejects with. `fill` adds directory and variables of the sandbox to the request for a process.
    */
-  run: (peer: WebSocketPeer, over: AbortSignal) => Promise<void>;
+  run: (peer: WebSocketPeer, over: AbortSignal, fill: Fill) => Promise<void>;
 }
 
 /** Serves a WebSocket. The sandbox's idle timer waits for as long as `run` takes. */
@@ -33,12 +36,13 @@ export function serveSocket(socket: WebSocket, options: ServeSocket): void {
 }
 
 async function serve(peer: WebSocketPeer, { request, id, parts, run }: ServeSocket): Promise<void> {
-  const { sandboxes, openRequests } = parts;
+  const { sandboxes, environments, openRequests } = parts;
   const { organizationId, reach } = request;
   const over = AbortSignal.any([peer.left, endOf(request, openRequests)]);
   try {
     const driver = await sandboxes.getDriver(reach, id);
-    await openRequests.stream(organizationId, () => driver.use(() => run(peer, over)));
+    const fill: Fill = (asked) => environments.fill(driver.row, asked);
+    await openRequests.stream(organizationId, () => driver.use(() => run(peer, over, fill)));
     peer.close(CLOSE.normal);
   } catch (error) {
     if (peer.left.aborted) return;

@@ -29,7 +29,8 @@ export class DelayedJson {
     const raw = beginRawAnswer(this.#reply, status, { 'content-type': 'application/json; charset=utf-8' });
     raw.flushHeaders();
     this.#timer = setInterval(() => raw.write(' '), KEEP_ALIVE_MS);
-    raw.once('close', () => clearInterval(this.#timer));
+    if (raw.destroyed) clearInterval(this.#timer);
+    else raw.once('close', () => clearInterval(this.#timer));
   }
 
   /** Sends the body. Resolves when it has left this process, which holds it until then, or when the client has left. */

@@ -63,12 +63,13 @@ export function retryAfterS({ code, details }: AppError): number | undefined {
 }
 
 /**
- * Logs a 5xx with all details, for the operator. A caller's mistake is in the log line of its request. Never throws: an
- * error that cannot be logged must not keep its caller from an answer.
+ * Logs a 5xx with all details, for the operator, and counts every error. A caller's mistake is in the log line of its
+ * request. Never throws: an error that cannot be logged must not keep its caller from an answer.
  */
 export function logError(error: AppError, request: FastifyRequest): void {
   try {
     writeLog(error, request);
+    request.server.countError(error.code);
   } catch {
     process.emitWarning(`a failed request could not be logged, request id ${request.id}`);
   }

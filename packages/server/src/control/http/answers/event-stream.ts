@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import type { FastifyReply } from 'fastify';
 import { beginRawAnswer } from './raw-answer.ts';
+import { whenLeft } from './when-left.ts';
 
 const KEEP_ALIVE_MS = 15_000;
 /** Bytes that may wait for a slow reader before replaceable events are left out. */
@@ -19,8 +20,9 @@ const HEADERS = {
 };
 
 export class EventStream {
+  /** Aborts when the client has left, or the answer has ended. */
+  readonly left: AbortSignal;
   readonly #reply: FastifyReply;
-  readonly #left = new AbortController();
   readonly #timer: NodeJS.Timeout;
 
   /** Sends status 200. After this, an error can only be the last event. */
@@ -29,15 +31,10 @@ export class EventStream {
     const raw = beginRawAnswer(reply, 200, HEADERS);
     raw.flushHeaders();
     this.#timer = setInterval(() => this.#keepAlive(), KEEP_ALIVE_MS);
-    raw.once('close', () => {
-      clearInterval(this.#timer);
-      this.#left.abort();
-    });
-  }
-
-  /** Aborts when the client has left, or the answer has ended. */
-  get left(): AbortSignal {
-    return this.#left.signal;
+    this.left = whenLeft(reply);
+    // The client may have left before there was anything to send.
+    if (this.left.aborted) clearInterval(this.#timer);
+    this.left.addEventListener('abort', () => clearInterval(this.#timer), { once: true });
   }
 
   /**

@@ -9,9 +9,12 @@ import type { IncomingMessage } from 'node:http';
 import { PassThrough, type Readable } from 'node:stream';
 import { Busboy, type BusboyInstance } from '@fastify/busboy';
 import { AppError } from '@coppice/contract';
+import { stretched } from '../../../lib/waiting/deadline.ts';
 
 /** The file must begin within this many bytes: before it come the boundary and the part's headers. */
 const MAX_HEAD_BYTES = 64 << 10;
+/** The file must begin within this time, so that a form that comes byte by byte holds no request. */
+const HEAD_DEADLINE_MS = 60_000;
 const MAX_PART_HEADERS_BYTES = 16 << 10;
 /** Longest text of a caller that an error shows, in characters. */
 const MAX_SHOWN = 60;
@@ -35,12 +38,17 @@ export class FormFile implements Disposable {
   /** Resolves when the file begins. Throws `invalid_request` when the form has none. The caller disposes of it. */
   static async open(request: IncomingMessage, signal: AbortSignal): Promise<FormFile> {
     const form = new FormFile(request, signal);
+    const headMs = stretched(HEAD_DEADLINE_MS);
+    const late = () => form.#refuse(`has no part named "file" within ${headMs / 1000} s`);
+    const timer = setTimeout(late, headMs);
     try {
       await form.#begun.promise;
       return form;
     } catch (error) {
       form[Symbol.dispose]();
       throw error;
+    } finally {
+      clearTimeout(timer);
     }
   }
 

@@ -14,7 +14,7 @@ export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): vo
     if (text === '') return done(null, undefined);
     // Fastify's parser also refuses "__proto__", which could trick later code.
     void parse(request, text, (error, value) => {
-      if (error) done(explainBrokenJson(text, error));
+      if (error) done(explainBrokenJson(text));
       // An endpoint that takes no body, or an optional one, would treat null as no body.
       else done(value === null ? NULL_BODY : null, value);
     });
@@ -38,9 +38,9 @@ export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): vo
   });
 }
 
-function explainBrokenJson(text: string, cause: Error): AppError {
+function explainBrokenJson(text: string): AppError {
   const position = findJsonError(text);
-  if (position === undefined) return new AppError('invalid_request', `body: ${cause.message}`);
+  if (position === undefined) return explainPrototype(JSON.parse(text));
   if (position >= text.length) {
     return new AppError('invalid_request', `body: is not JSON, it ends too early at position ${position}`);
   }
@@ -49,6 +49,18 @@ function explainBrokenJson(text: string, cause: Error): AppError {
     'invalid_request',
     `body: is not JSON at position ${position} (line ${line}, column ${column})`,
   );
+}
+
+/** Explains JSON that only has a forbidden name. */
+function explainPrototype(body: object): AppError {
+  const found = Object.entries(body).find(
+    ([, value]) => typeof value === 'object' && value !== null && Object.hasOwn(value, '__proto__'),
+  );
+  const message =
+    found === undefined
+      ? 'body: must not have the name "__proto__" anywhere, nor "constructor" with "prototype" in it'
+      : `${found[0].slice(0, 64)}.__proto__: this name is not allowed; choose another`;
+  return new AppError('invalid_request', message);
 }
 
 /**

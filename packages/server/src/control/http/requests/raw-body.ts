@@ -3,6 +3,8 @@ import { AppError, type ErrorCode } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import type { App } from '../app.ts';
 
+/** Deadline of a whole body. */
+export const BODY_DEADLINE_MS = 24 * 3_600_000;
 /** Time for which a client may keep sending after it was answered with an error. */
 const LINGER_MS = 10_000;
 

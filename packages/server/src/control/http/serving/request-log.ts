@@ -3,6 +3,7 @@
  * bodies, no commands, no file names.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { withoutToken } from '../access/file-link-path.ts';
 import type { App } from '../app.ts';
 
 const CALLER_ID = /^[A-Za-z0-9._-]{1,64}$/;
@@ -39,7 +40,7 @@ function buildTarget(request: FastifyRequest): Record<string, unknown> {
   return {
     method: request.method,
     // The pattern of the route, or, without a route, the requested path without its query.
-    route: request.routeOptions.url ?? request.url.split('?', 1)[0]?.slice(0, 200),
+    route: request.routeOptions.url ?? withoutToken(request.url.split('?', 1)[0] ?? '').slice(0, 200),
     client_address: request.clientAddress,
     ...(request.organizationId === '' ? {} : { organization_id: request.organizationId }),
     ...(typeof id === 'string' ? { sandbox_id: id.slice(0, 64) } : {}),

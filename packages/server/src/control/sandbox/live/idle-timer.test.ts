@@ -52,7 +52,7 @@ test('a timeout of 0 never expires, and setting one later starts from then', () 
   const { clock, timer, expiries } = setUp({ timeoutMs: 0 });
   clock.advance(1e9);
   assert.deepEqual(expiries, []);
-  timer.restart(1_000);
+  timer.restart({ timeoutMs: 1_000 });
   clock.advance(1_000);
   assert.equal(expiries.length, 1);
 });
@@ -62,6 +62,74 @@ test('the end of the lifetime expires even with open requests', () => {
   timer.open();
   clock.advance(30_000);
   assert.deepEqual(expiries, [{ at: 30_000, reason: 'max_lifetime' }]);
+});
+
+test('a lifetime that is set, prolonged or removed later counts from then', () => {
+  const { clock, timer, expiries } = setUp({ timeoutMs: 0 });
+  clock.advance(20_000);
+  timer.restart({ timeoutMs: 0, lifetimeLeftMs: 10_000 });
+  assert.equal(timer.endsInMs, 10_000);
+  clock.advance(9_999);
+  timer.restart({ timeoutMs: 0, lifetimeLeftMs: 5_000 });
+  clock.advance(4_999);
+  timer.restart({ timeoutMs: 0 });
+  clock.advance(1e9);
+  assert.deepEqual(expiries, []);
+  timer.restart({ timeoutMs: 0, lifetimeLeftMs: 1 });
+  clock.advance(1);
+  assert.deepEqual(
+    expiries.map(({ reason }) => reason),
+    ['max_lifetime'],
+  );
+});
+
+test('a given end expires at that time of the wall clock, even with open requests and if the clock is set', () => {
+  const { clock, timer, expiries } = setUp();
+  const hour = 3_600_000;
+  timer.open();
+  timer.restart({ timeoutMs: 0, lifetimeLeftMs: 10 * hour, endsAt: clock.wallMs() + hour });
+  assert.equal(timer.endsInMs, hour);
+  clock.advance(hour / 4);
+  clock.setWall(clock.wallMs() - hour / 2);
+  assert.equal(timer.endsInMs, hour + hour / 4);
+  clock.advance(hour);
+  assert.deepEqual(expiries, []);
+  clock.setWall(clock.wallMs() + 2 * hour);
+  clock.advance(60_000);
+  assert.deepEqual(
+    expiries.map(({ reason }) => reason),
+    ['expires_at'],
+  );
+});
+
+test('an expiry that the clock took back comes again after a grace of 0', () => {
+  const { clock, timer, expiries } = setUp();
+  timer.restart({ timeoutMs: 0, endsAt: clock.wallMs() + 1000 });
+  clock.advance(1000);
+  assert.equal(expiries.length, 1);
+  clock.setWall(clock.wallMs() - 5000);
+  assert.equal(timer.expired, undefined);
+  timer.grace(0);
+  clock.advance(4999);
+  assert.equal(expiries.length, 1);
+  clock.advance(1);
+  assert.equal(expiries.length, 2);
+});
+
+test('of several ends the earliest expires, and a grace delays each', () => {
+  const { clock } = setUp();
+  const now = clock.wallMs();
+  const ends = { lifetimeLeftMs: 30_000, endsAt: now + 20_000 };
+  const first = (limits: Partial<IdleTimerOptions>): unknown => {
+    const { clock: own, expiries } = setUp(limits);
+    own.advance(100_000);
+    return expiries[0];
+  };
+  assert.deepEqual(first(ends), { at: 10_000, reason: 'idle_timeout' });
+  assert.deepEqual(first({ ...ends, timeoutMs: 0 }), { at: 20_000, reason: 'expires_at' });
+  assert.deepEqual(first({ ...ends, timeoutMs: 0, lifetimeLeftMs: 5 }), { at: 5, reason: 'max_lifetime' });
+  const passed = { timeoutMs: 0, endsAt: now - 1, graceMs: 60_000 };
+  assert.deepEqual(first(passed), { at: 60_000, reason: 'expires_at' });
 });
 
 test('after an outage nothing ends before the grace has passed', () => {
@@ -111,7 +179,7 @@ test('for any order of requests, it expires at the same millisecond as a model',
         } else if (kind !== 'close' || closers.length > 0) {
           if (kind === 'open') closers.push(timer.open());
           else if (kind === 'close') closers.pop()?.();
-          else timer.restart((model.timeoutMs = ms));
+          else timer.restart({ timeoutMs: (model.timeoutMs = ms) });
           model.lastActiveAt = now;
         }
         assert.equal(expiries[0]?.at, model.endedAt);

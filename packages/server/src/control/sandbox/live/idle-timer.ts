@@ -1,23 +1,29 @@
 /**
  * Timer that ends a sandbox: after `timeoutMs` without a request, but never while one is open; or at the end of its
- * lifetime, even if requests are open. After an outage, during which callers could not send requests, both wait for a
- * grace.
+ * lifetime or at a given time, even if requests are open. After an outage, during which callers could not send requests,
+ * all wait for a grace.
  *
  *     idle end  = open > 0 or timeout 0 ? never : max(last request's end + timeout, grace)
  *     life end  = no limit ? never : max(created + limit, grace)
+ *     given end = none ? never : max(that time of the wall clock, grace)
  */
 import type { Clock } from '../../time/clock.ts';
 
-export type ExpiryReason = 'idle_timeout' | 'max_lifetime';
+export type ExpiryReason = 'idle_timeout' | 'max_lifetime' | 'expires_at';
 
-export interface IdleTimerOptions {
-  clock: Clock;
+export interface TimeLimits {
   /** 0 disables the idle timer. */
   timeoutMs: number;
+  /** Rest of the lifetime; may be negative. Without one there is no limit. */
+  lifetimeLeftMs?: number;
+  /** Unix milliseconds. Without one there is no such end. */
+  endsAt?: number;
+}
+
+export interface IdleTimerOptions extends TimeLimits {
+  clock: Clock;
   /** Time since the last request. */
   idleForMs?: number;
-  /** Rest of the lifetime; may be negative. */
-  lifetimeLeftMs?: number;
   /** Nothing ends before this has passed. */
   graceMs?: number;
   /** Called when the sandbox must end. The timer does not fire again before a request, a restart or a grace. */
@@ -26,12 +32,16 @@ export interface IdleTimerOptions {
 
 /** setTimeout turns longer delays into 1 ms. */
 const MAX_DELAY_MS = 2 ** 31 - 1;
+/** The wall clock, which may be set, is read again after this time. */
+const WALL_DELAY_MS = 60_000;
 
 export class IdleTimer {
   readonly #clock: Clock;
   readonly #onExpire: (reason: ExpiryReason) => void;
-  readonly #lifetimeEndsAt: number;
-  #timeoutMs: number;
+  #timeoutMs = 0;
+  #lifetimeEndsAt = Infinity;
+  /** Unix milliseconds. */
+  #endsAt = Infinity;
   #lastActiveAt: number;
   #graceUntil: number;
   #open = 0;
@@ -42,10 +52,9 @@ export class IdleTimer {
     const now = options.clock.monotonicMs();
     this.#clock = options.clock;
     this.#onExpire = options.onExpire;
-    this.#timeoutMs = options.timeoutMs;
     this.#lastActiveAt = now - (options.idleForMs ?? 0);
-    this.#lifetimeEndsAt = options.lifetimeLeftMs === undefined ? Infinity : now + options.lifetimeLeftMs;
     this.#graceUntil = now + (options.graceMs ?? 0);
+    this.#limit(options);
     this.#arm();
   }
 
@@ -62,9 +71,9 @@ export class IdleTimer {
     };
   }
 
-  /** Restarts the idle time from now, with another timeout if one is given. */
-  restart(timeoutMs: number = this.#timeoutMs): void {
-    this.#timeoutMs = timeoutMs;
+  /** Restarts the idle time from now, with these limits. */
+  restart(limits: TimeLimits): void {
+    this.#limit(limits);
     this.#touch();
   }
 
@@ -96,6 +105,12 @@ export class IdleTimer {
     return !this.#stopped && at <= this.#clock.monotonicMs() ? reason : undefined;
   }
 
+  #limit({ timeoutMs, lifetimeLeftMs = Infinity, endsAt = Infinity }: TimeLimits): void {
+    this.#timeoutMs = timeoutMs;
+    this.#lifetimeEndsAt = this.#clock.monotonicMs() + lifetimeLeftMs;
+    this.#endsAt = endsAt;
+  }
+
   #touch(): void {
     this.#lastActiveAt = this.#clock.monotonicMs();
     this.#arm();
@@ -103,11 +118,15 @@ export class IdleTimer {
 
   #findEnd(): { at: number; reason: ExpiryReason } {
     const isIdle = this.#open === 0 && this.#timeoutMs > 0;
-    const idleEnd = isIdle ? Math.max(this.#lastActiveAt + this.#timeoutMs, this.#graceUntil) : Infinity;
-    const lifeEnd = Math.max(this.#lifetimeEndsAt, this.#graceUntil);
-    return lifeEnd <= idleEnd
-      ? { at: lifeEnd, reason: 'max_lifetime' }
-      : { at: idleEnd, reason: 'idle_timeout' };
+    const idleEnd = isIdle ? this.#lastActiveAt + this.#timeoutMs : Infinity;
+    const givenEnd = this.#clock.monotonicMs() + this.#endsAt - this.#clock.wallMs();
+    const ends: { at: number; reason: ExpiryReason }[] = [
+      { at: this.#lifetimeEndsAt, reason: 'max_lifetime' },
+      { at: givenEnd, reason: 'expires_at' },
+      { at: idleEnd, reason: 'idle_timeout' },
+    ];
+    const { at, reason } = ends.reduce((first, end) => (end.at < first.at ? end : first));
+    return { at: Math.max(at, this.#graceUntil), reason };
   }
 
   #arm(): void {
@@ -115,7 +134,8 @@ export class IdleTimer {
     const { at } = this.#findEnd();
     if (this.#stopped || at === Infinity) return;
     const delayMs = Math.max(0, at - this.#clock.monotonicMs());
-    this.#cancel = this.#clock.schedule(Math.min(Math.ceil(delayMs), MAX_DELAY_MS), () => this.#check());
+    const longestMs = this.#endsAt === Infinity ? MAX_DELAY_MS : WALL_DELAY_MS;
+    this.#cancel = this.#clock.schedule(Math.min(Math.ceil(delayMs), longestMs), () => this.#check());
   }
 
   #check(): void {

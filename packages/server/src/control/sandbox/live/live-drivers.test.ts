@@ -53,6 +53,7 @@ function buildParts(rows: readonly SandboxRow[]): LiveDriversParts {
     limitsOf: () => LIMITS,
     egressKeeper: { mark: () => undefined },
     disks: { noteState: () => undefined, findDetaching: () => undefined },
+    onState: () => undefined,
   };
   return parts as unknown as LiveDriversParts;
 }

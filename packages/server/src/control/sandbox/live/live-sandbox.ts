@@ -29,8 +29,9 @@ import type { SandboxRow, SandboxUpdate } from '../record/sandbox-tables.ts';
 import { momentOf, type Clock } from '../../time/clock.ts';
 import { buildEnding, buildEndNotes, type EndEvent } from '../record/ending.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
-import { findAgeMs, findIdleMs } from '../../time/lifetime.ts';
+import { findIdleMs } from '../../time/lifetime.ts';
 import { OperationTurns } from './operation-turns.ts';
+import { findTimeLimits } from './time-limits.ts';
 import { buildRecord } from '../record/record.ts';
 import { buildRefusal, type Caller } from '../record/refusal.ts';
 import type { SandboxStore } from '../record/sandbox-store.ts';
@@ -52,6 +53,8 @@ export interface LiveSandboxParts {
   settleRollback: () => Promise<void>;
   /** Called with the row when its state, as committed, has changed. */
   onState: (row: Readonly<SandboxRow>) => void;
+  /** Called with the id when the VM is gone, before the end is committed. */
+  onEnding: (id: string) => Promise<void>;
   /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
 }
@@ -146,6 +149,7 @@ export class LiveSandbox {
     if (findTransition(this.row.status, event).outcome === 'ignore') return;
     await enterRecordStep('record.end');
     await this.#parts.audit.processes.closed(this.row.id);
+    await this.#parts.onEnding(this.row.id);
     if (end !== undefined) await this.#parts.notes.ended(this.row.id);
     const reason = told === 'requested' ? (this.#removal ?? told) : told;
     const change = buildEnding(this.row, { event, reason, end, now: this.now });
@@ -203,26 +207,22 @@ export class LiveSandbox {
     return this.#timer?.open() ?? (() => undefined);
   }
 
+  /** Restarts the idle timer, with the limits that the row has now. */
   restartTimer(): void {
-    this.#timer?.restart(this.#idleTimeoutMs);
+    this.#timer?.restart(findTimeLimits(this.row, this.now));
   }
 
   noteSeen(seen: HostMoment): void {
     this.#row = { ...this.#row, last_seen_at: seen.wallMs, last_seen_boot_ms: seen.bootMs };
   }
 
-  grace(): void {
-    this.#timer?.grace(OUTAGE_GRACE_MS);
+  grace(graceMs = OUTAGE_GRACE_MS): void {
+    this.#timer?.grace(graceMs);
   }
 
   /** Stops only the timer: the sandbox keeps running. */
   detach(): void {
     this.#timer?.stop();
-  }
-
-  /** 0 unless the sandbox runs: a hibernated sandbox has no VM that could be idle. */
-  get #idleTimeoutMs(): number {
-    return this.row.status === 'running' ? this.row.timeout_s * 1000 : 0;
   }
 
   async #settled<T>(task: () => Promise<T>): Promise<T> {
@@ -248,16 +248,8 @@ export class LiveSandbox {
 
   #startTimer(graceMs: number): IdleTimer {
     const { clock, onExpire } = this.#parts;
-    const { max_lifetime_s } = this.row;
-    const lifetimeLeftMs =
-      max_lifetime_s === null ? undefined : max_lifetime_s * 1000 - findAgeMs(this.row, this.now);
-    return new IdleTimer({
-      clock,
-      timeoutMs: this.#idleTimeoutMs,
-      idleForMs: findIdleMs(this.row, this.now),
-      graceMs,
-      onExpire,
-      ...(lifetimeLeftMs === undefined ? {} : { lifetimeLeftMs }),
-    });
+    const { now, row } = this;
+    const limits = findTimeLimits(row, now);
+    return new IdleTimer({ clock, ...limits, idleForMs: findIdleMs(row, now), graceMs, onExpire });
   }
 }

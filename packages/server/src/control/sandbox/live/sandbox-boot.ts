@@ -16,12 +16,14 @@ import { changeState } from '../record/state-change.ts';
 import { enterRecordStep } from '../record/steps.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
+import { timeStart, type NoteStart, type StartKind } from './start-note.ts';
 
 export interface BootParts {
   vm: SandboxVm;
   grants: Grants;
   audit: AuditLog;
   disks: SandboxDisks;
+  noteStart: NoteStart;
 }
 
 export class SandboxBoot {
@@ -46,7 +48,7 @@ export class SandboxBoot {
 
   /** Starts a new VM from an image. Resolves when a first command can run. */
   create(wanted: Omit<NewVm, 'egress' | 'workspace'>, grants: readonly Grant[]): Promise<SandboxRecord> {
-    return this.#run(async () => {
+    return this.#run('create', async () => {
       const egress = await this.#grant(grants);
       const workspace = await this.#parts.disks.mount(this.#live.row);
       return this.#parts.vm.create({
@@ -59,7 +61,7 @@ export class SandboxBoot {
 
   /** Starts a VM from a capture. Resolves when the guest runs. */
   restore(captureId: string, grants: readonly Grant[]): Promise<SandboxRecord> {
-    return this.#run(async () => {
+    return this.#run('restore', async () => {
       const egress = await this.#grant(grants);
       const workspace = await this.#parts.disks.mount(this.#live.row, { asCaptured: true });
       return this.#parts.vm.restore({ captureId, egress, workspace });
@@ -68,7 +70,7 @@ export class SandboxBoot {
 
   /** Waits for the VM that a fork of the parent makes. */
   join(takeVm: () => Promise<VmInfo>): Promise<SandboxRecord> {
-    return this.#run(takeVm);
+    return this.#run('fork', takeVm);
   }
 
   /** Stores the secrets that the sandbox may use. Resolves with the part that the runner must know. */
@@ -77,12 +79,12 @@ export class SandboxBoot {
     return this.#parts.grants.revealStart(this.#live.row);
   }
 
-  async #run(start: () => Promise<VmInfo>): Promise<SandboxRecord> {
+  async #run(kind: StartKind, start: () => Promise<VmInfo>): Promise<SandboxRecord> {
     const startedAtMs = this.#live.now.bootMs;
     this.#isUnderWay = true;
     try {
       await enterRecordStep('record.ask');
-      const vm = await this.#start(start);
+      const vm = await this.#start(() => timeStart(kind, start, this.#parts.noteStart));
       await this.#noteForked();
       await enterRecordStep('record.start');
       const createMs = Math.round(this.#live.now.bootMs - startedAtMs);

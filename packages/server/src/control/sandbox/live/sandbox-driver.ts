@@ -12,6 +12,7 @@ import {
   findAdmission,
   findTransition,
   type DestroyResult,
+  type PatchSandboxRequest,
   type SandboxRecord,
   type StatusReason,
 } from '@coppice/contract';
@@ -31,12 +32,14 @@ import type { ExpiryReason } from './idle-timer.ts';
 import { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated, resolveMissing } from './missing-vm.ts';
 import { buildDestroyResult } from '../record/record.ts';
+import { buildSettings } from '../record/settings.ts';
 import { SandboxBoot } from './sandbox-boot.ts';
 import { SandboxCopies } from './sandbox-copies.ts';
 import { SandboxEgress } from './sandbox-egress.ts';
 import { SandboxHibernation } from './sandbox-hibernation.ts';
 import { SandboxRollback } from './sandbox-rollback.ts';
 import type { SandboxStore } from '../record/sandbox-store.ts';
+import type { NoteStart } from './start-note.ts';
 import { isNotFound, SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from '../record/steps.ts';
 
@@ -53,8 +56,12 @@ export interface DriverParts {
   log: Logger;
   /** Called with the row when its state, as committed, has changed. */
   onState: (row: Readonly<SandboxRow>) => void;
+  /** Called with the id when the VM is gone, before the end is committed. */
+  onEnding: (id: string) => Promise<void>;
   /** Called with the row when its guest has been rolled back. */
   onRolledBack: (row: Readonly<SandboxRow>) => void;
+  /** Called with each start of the VM, when its outcome is known. */
+  noteStart: NoteStart;
   /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
   /** Throws if the sandbox may not be resumed now: its organization lacks credit or quota. */
@@ -74,8 +81,8 @@ export class SandboxDriver {
   readonly #disks: SandboxDisks;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    const { runner, store, audit, notes, grants, disks, clock, limits, onState, onFinal, admitResume } =
-      parts;
+    const { runner, store, audit, notes, grants, disks, clock, limits } = parts;
+    const { onEnding, onState, onFinal, admitResume, noteStart } = parts;
     this.#disks = disks;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
@@ -88,16 +95,16 @@ export class SandboxDriver {
       log: this.#log,
       onExpire: (reason) => void this.#expire(reason),
       settleRollback: () => this.rollback.settleInTurn(),
+      onEnding,
       onState,
       onFinal,
     });
     const vm = this.#vm;
     const onDoubt = (): void => parts.egressKeeper.mark(row.id);
     this.egress = new SandboxEgress(this.live, this.#vm, { audit, grants, onDoubt });
-    const { egress } = this;
-    this.boot = new SandboxBoot(this.live, { vm, grants, audit, disks });
-    this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume, disks });
-    this.copies = new SandboxCopies(this.live, { vm, egress });
+    this.boot = new SandboxBoot(this.live, { vm, grants, audit, disks, noteStart });
+    this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume, disks, noteStart });
+    this.copies = new SandboxCopies(this.live, { vm, egress: this.egress });
     const onDone = (): void => parts.onRolledBack(this.row);
     this.rollback = new SandboxRollback(this.live, { vm, audit, disks, onDone, log: this.#log });
   }
@@ -141,12 +148,12 @@ export class SandboxDriver {
     }
   }
 
-  /** Restarts the idle timer, with another timeout if one is given. */
-  setTimeout(timeoutS: number | undefined): Promise<SandboxRecord> {
+  /** Changes settings, all or none, and restarts the idle timer. `sealedEnv`: variables of the request, if it has any. */
+  configure(settings: PatchSandboxRequest, sealedEnv?: Buffer | null): Promise<SandboxRecord> {
     return this.live.inCallersTurn(async () => {
-      this.live.require('set_timeout');
-      if (timeoutS !== undefined && timeoutS !== this.row.timeout_s)
-        await this.live.commit({ timeout_s: timeoutS });
+      this.live.require('configure');
+      const changed = buildSettings(this.row, settings, { now: this.live.now, sealedEnv });
+      if (changed !== undefined) await this.live.commit(changed.update, changed.note);
       this.live.restartTimer();
       return this.record;
     });
@@ -240,7 +247,8 @@ export class SandboxDriver {
   async #endExpired(): Promise<void> {
     await this.live.settle();
     const reason = this.live.expired;
-    if (reason === undefined) return;
+    // The host's clock was set back. The timer starts again.
+    if (reason === undefined) return this.live.grace(0);
     if (reason === 'idle_timeout' && this.row.auto_hibernate) {
       await this.rollback.settleInTurn();
       await this.live.carryOut('hibernate', () => this.hibernation.hibernateNow());

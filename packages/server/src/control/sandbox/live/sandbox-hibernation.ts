@@ -17,6 +17,7 @@ import type { SandboxUpdate } from '../record/sandbox-tables.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated } from './missing-vm.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
+import { timeStart, type NoteStart } from './start-note.ts';
 import { enterRecordStep } from '../record/steps.ts';
 import { invariant } from '../../../lib/invariant.ts';
 
@@ -25,6 +26,7 @@ export interface HibernationParts {
   grants: Grants;
   admitResume: () => Promise<void>;
   disks: SandboxDisks;
+  noteStart: NoteStart;
 }
 
 export class SandboxHibernation {
@@ -33,14 +35,16 @@ export class SandboxHibernation {
   readonly #grants: Grants;
   readonly #admitResume: () => Promise<void>;
   readonly #disks: SandboxDisks;
+  readonly #noteStart: NoteStart;
   #waking: Promise<SandboxRecord> | undefined;
 
-  constructor(live: LiveSandbox, { vm, grants, admitResume, disks }: HibernationParts) {
+  constructor(live: LiveSandbox, { vm, grants, admitResume, disks, noteStart }: HibernationParts) {
     this.#live = live;
     this.#vm = vm;
     this.#grants = grants;
     this.#admitResume = admitResume;
     this.#disks = disks;
+    this.#noteStart = noteStart;
   }
 
   /** Waits a while until the disk of the sandbox is free for others, which it is at once unless the store fails. */
@@ -100,7 +104,7 @@ export class SandboxHibernation {
     await enterRecordStep('record.resume');
     try {
       const taken = await this.#disks.reattach(this.#live.row, { isFresh });
-      const vm = await this.#restore(taken?.workspace);
+      const vm = await timeStart('resume', () => this.#restore(taken?.workspace), this.#noteStart);
       await enterRecordStep('record.resumed');
       await this.#live.inTurn(() =>
         this.#commitResumed({ ...taken?.disk, ...buildMounted(vm.workspace) }, vm.workspace),

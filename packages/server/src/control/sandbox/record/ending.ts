@@ -42,6 +42,7 @@ export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
     ...NO_ROLLBACK,
     // The audit log still has the policy. In the row, lists of ended sandboxes would carry thousands of rules.
     network: null,
+    sealed_env: null,
     disk_version: null,
     ...addUsage(addUsage(row, findUnheard(row, end)?.replaced_usage), end),
     uptime_ms: uptimeMs,

@@ -17,7 +17,7 @@ export class FamilyStore {
   /** Returns whether the sandbox `id` is `ancestorId` or descends from it. */
   async isOrDescends(reach: Reach, id: string, ancestorId: string): Promise<boolean> {
     const { rows } = await sql<{ found: boolean }>`
-      ${ancestorsOf(reach, id)}
+      ${ancestorsOf(id, reach)}
       SELECT EXISTS (SELECT FROM ancestors WHERE id = ${ancestorId}) AS found`.execute(this.#db);
     return rows[0]?.found === true;
   }
@@ -45,21 +45,26 @@ export class FamilyStore {
 
   async #findRoot(reach: Reach, id: string): Promise<string | undefined> {
     const { rows } = await sql<{ id: string }>`
-      ${ancestorsOf(reach, id)}
+      ${ancestorsOf(id, reach)}
       SELECT id FROM ancestors ORDER BY distance DESC LIMIT 1`.execute(this.#db);
     return rows[0]?.id;
   }
 }
 
-/** SQL for the sandbox itself, its parent, and so on up to the sandbox that was created from an image. */
-function ancestorsOf(reach: Reach, id: string): RawBuilder<unknown> {
+/**
+ * SQL for the sandbox itself, its parent, and so on up to the sandbox that was created from an image; or up to the last one
+ * within reach.
+ */
+export function ancestorsOf(id: string, reach?: Reach): RawBuilder<unknown> {
+  const isWithin = (table: string): RawBuilder<unknown> =>
+    reach === undefined ? sql`true` : sql`${isWithinSql(reach, table)}`;
   return sql`
     WITH RECURSIVE ancestors AS (
       SELECT id, parent_id, 0 AS distance FROM sandboxes
-      WHERE id = ${id} AND ${isWithinSql(reach, 'sandboxes')}
+      WHERE id = ${id} AND ${isWithin('sandboxes')}
       UNION ALL
       SELECT parent.id, parent.parent_id, distance + 1 FROM sandboxes parent
-      JOIN ancestors ON parent.id = ancestors.parent_id AND ${isWithinSql(reach, 'parent')}
+      JOIN ancestors ON parent.id = ancestors.parent_id AND ${isWithin('parent')}
     )`;
 }
 

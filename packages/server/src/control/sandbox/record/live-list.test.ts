@@ -6,6 +6,7 @@ import { insertTeam } from '../../accounts/organizations/organization-store.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
 import { startHarness, type ControlHarness } from '../../testing/control-harness.ts';
 import { asksForLive, listLive, LIVE_STATES } from './live-list.ts';
+import { ROW_COLUMNS } from './row-columns.ts';
 import { SandboxStore } from './sandbox-store.ts';
 
 const ROWS = 60;
@@ -26,18 +27,24 @@ function vary(row: SandboxRow, index: number, teamIds: readonly string[]): Sandb
     team_id: teamIds[index % teamIds.length] ?? row.team_id,
     status: LIVE_STATES[index % LIVE_STATES.length] ?? 'running',
     created_at: row.created_at + (index % 7),
+    name: index % 3 === 0 ? `name ${index}` : null,
     labels: labelSets[index % labelSets.length] ?? {},
   };
 }
 
-function toInsert({ labels, ...row }: SandboxRow) {
-  return { ...row, labels: JSON.stringify(labels) };
+function toInsert(row: SandboxRow) {
+  const { labels, has_env: _, ...columns } = row;
+  return { ...columns, labels: JSON.stringify(labels) };
 }
 
 test('memory answers every list of live sandboxes as SQL does', async () => {
   const { id } = await harness.create();
   await using db = harness.openDatabase();
-  const row = await db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+  const row = await db
+    .selectFrom('sandboxes')
+    .select(ROW_COLUMNS)
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow();
   const teamIds = [row.team_id, await insertTeam(db, row.organization_id, 'another')];
   const rows = [row, ...Array.from({ length: ROWS }, (_, index) => vary(row, index, teamIds))];
   await db.insertInto('sandboxes').values(rows.slice(1).map(toInsert)).execute();
@@ -45,6 +52,8 @@ test('memory answers every list of live sandboxes as SQL does', async () => {
   const whole = { organizationId: row.organization_id, onlyTeamId: null };
   const all = { reach: whole, statuses: LIVE_STATES, labels: {}, limit: 2 * ROWS };
   assert.equal(listLive(rows, all).length, ROWS + 1);
+  const alive = (await store.listAlive()).map((one) => one.id);
+  assert.deepEqual(alive.toSorted(), rows.map((one) => one.id).toSorted());
 
   const filters = fc.record({
     reach: fc.record({
@@ -52,6 +61,7 @@ test('memory answers every list of live sandboxes as SQL does', async () => {
       onlyTeamId: fc.constantFrom(null, 'another', ...teamIds),
     }),
     statuses: fc.subarray([...LIVE_STATES], { minLength: 1 }),
+    name: fc.option(fc.constantFrom('name 3', 'name 6', 'none'), { nil: undefined, freq: 8 }),
     labels: fc.constantFrom(...labelSets),
     limit: fc.integer({ min: 1, max: ROWS }),
     after: fc.option(

@@ -6,7 +6,10 @@ import type { SandboxFilter } from './sandbox-store.ts';
 
 export const LIVE_STATES = ['creating', 'running', 'hibernated'] as const satisfies readonly SandboxState[];
 
-type ListedRow = Pick<SandboxRow, 'id' | 'organization_id' | 'team_id' | 'status' | 'labels' | 'created_at'>;
+type ListedRow = Pick<
+  SandboxRow,
+  'id' | 'organization_id' | 'team_id' | 'status' | 'name' | 'labels' | 'created_at'
+>;
 
 /** Returns whether memory can answer the list: it contains no ended sandboxes. */
 export function asksForLive({ statuses }: Pick<SandboxFilter, 'statuses'>): boolean {
@@ -16,13 +19,14 @@ export function asksForLive({ statuses }: Pick<SandboxFilter, 'statuses'>): bool
 /** Returns what SQL returns for the same filter: newest first, those of the same time by descending id. */
 export function listLive<T extends ListedRow>(
   rows: readonly T[],
-  { reach, statuses, labels, limit, after }: SandboxFilter,
+  { reach, statuses, name, labels, limit, after }: SandboxFilter,
 ): T[] {
   const wanted = Object.entries(labels);
   const found = rows.filter(
     (row) =>
       isWithin(reach, row) &&
       statuses.includes(row.status) &&
+      (name === undefined || row.name === name) &&
       wanted.every(([key, value]) => Object.hasOwn(row.labels, key) && row.labels[key] === value) &&
       (after === undefined || isNewer(after.createdAt, after.id, row)),
   );

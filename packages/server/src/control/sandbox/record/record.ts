@@ -14,6 +14,7 @@ export const RECORD_COLUMNS = [
   'id',
   'status',
   'status_reason',
+  'name',
   'image',
   'team_id',
   'region',
@@ -22,6 +23,7 @@ export const RECORD_COLUMNS = [
   'disk_mib',
   'timeout_s',
   'max_lifetime_s',
+  'ends_at',
   'labels',
   'parent_id',
   'audit_key_id',
@@ -30,6 +32,7 @@ export const RECORD_COLUMNS = [
   'hibernated_at',
   'ended_at',
   'auto_hibernate',
+  'cwd',
   'disk_name',
   'disk_recovered_version',
   'disk_recovered_at',
@@ -55,6 +58,7 @@ export function buildRecord(
     status: row.status,
     status_reason: row.status_reason,
     operation: live.operation,
+    name: row.name,
     team_id: row.team_id,
     image: row.image,
     region: row.region,
@@ -63,8 +67,10 @@ export function buildRecord(
     disk_mib: row.disk_mib,
     timeout: row.timeout_s,
     max_lifetime: row.max_lifetime_s,
+    ends_at: toTimestamp(row.ends_at),
     expires_at: toTimestamp(live.expiresAt),
     auto_hibernate: row.auto_hibernate,
+    cwd: row.cwd,
     disk: buildDisk(row, detaching),
     labels: row.labels,
     parent_id: row.parent_id,
@@ -108,6 +114,6 @@ function buildDisk(
   };
 }
 
-function toTimestamp(unixMs: number | null): string | null {
+export function toTimestamp(unixMs: number | null): string | null {
   return unixMs === null ? null : new Date(unixMs).toISOString();
 }

@@ -54,7 +54,7 @@ test('each refusal names the state, fits into 200 bytes, and contains no identif
       Buffer.byteLength(JSON.stringify({ error: { code: 'invalid_state', message: text } })) <= 200,
       text,
     );
-    assert.doesNotMatch(text, /"|\buse\b|set_egress|set_timeout/);
+    assert.doesNotMatch(text, /"|\buse\b|set_egress|configure/);
   }
 });
 

@@ -24,7 +24,7 @@ export interface Refused extends Caller {
 
 const CANNOT: Record<SandboxRequest, string> = {
   use: 'its commands, files and ports cannot be reached',
-  set_timeout: 'its timeout cannot be changed',
+  configure: 'its settings cannot be changed',
   set_egress: 'its network and credentials cannot be changed',
   fork: 'it cannot be forked',
   snapshot: 'no snapshot of it can be taken',

@@ -3,17 +3,20 @@ import { AppError, FIRST_STATE, type SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
-import { updateBilled } from '../../billing/consumption/billed-update.ts';
 import type { Database } from '../../db/database.ts';
+import { isTaken } from '../../db/database-error.ts';
 import { followHolder } from '../../disks/held-disk.ts';
 import type { TakeDisks } from '../../disks/sandbox-disks.ts';
+import { updateBilled } from './billed-update.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { LIVE_STATES } from './live-list.ts';
 import { RECORD_COLUMNS, type RecordRow } from './record.ts';
+import { ROW_COLUMNS } from './row-columns.ts';
 
 export interface SandboxFilter {
   reach: Reach;
   statuses: readonly SandboxState[];
+  name?: string | undefined;
   /** All of them must match. */
   labels: Readonly<Record<string, string>>;
   limit: number;
@@ -25,6 +28,9 @@ export interface Heartbeat {
   id: string;
   lastActiveAt: number;
 }
+
+/** Rows of a statement. A row holds up to hundreds of kilobytes of network policy. */
+const PAGE_ROWS = 200;
 
 export class SandboxStore {
   readonly #db: Database;
@@ -38,7 +44,10 @@ export class SandboxStore {
     return new SandboxStore(transaction);
   }
 
-  /** Inserts all of them or none, and takes their disks in the same transaction. */
+  /**
+   * Inserts all of them or none, and takes their disks in the same transaction. Throws `already_exists` for a name that
+   * is taken.
+   */
   insert(rows: readonly NewSandboxRow[], takeDisks?: TakeDisks): Promise<SandboxRow[]> {
     if (takeDisks === undefined) return insertRows(this.#db, rows);
     return this.#db.transaction().execute(async (transaction) => {
@@ -52,8 +61,8 @@ export class SandboxStore {
 
   /**
    * Changes a sandbox that is still in the state of `from`. The same statement bills what the change ends: a stretch of
-   * running, or the sandbox. The disk of the sandbox follows its state. Throws `unavailable` if the state is another,
-   * as a second writer must not exist.
+   * running, or the sandbox. The disk of the sandbox follows its state. Throws `already_exists` for a name that is taken,
+   * and `unavailable` if the state is another, as a second writer must not exist.
    */
   update(from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> {
     const diskId = change.disk_id ?? from.disk_id;
@@ -68,7 +77,7 @@ export class SandboxStore {
 
   async #update(from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> {
     const { id, status } = from;
-    const row = await updateBilled(this.#db, from, change);
+    const row = await named(change.name, () => updateBilled(this.#db, from, change));
     if (row === undefined)
       // An earlier statement of this process was given up but committed all the same. The row is read again before the
       // next change.
@@ -81,7 +90,7 @@ export class SandboxStore {
   find(reach: Reach, id: string): Promise<SandboxRow | undefined> {
     return this.#db
       .selectFrom('sandboxes')
-      .selectAll()
+      .select(ROW_COLUMNS)
       .where('id', '=', id)
       .where(isWithinSql(reach, 'sandboxes'))
       .executeTakeFirst();
@@ -99,7 +108,7 @@ export class SandboxStore {
 
   /** Finds a sandbox of any organization. Returns undefined if there is none. */
   findById(id: string): Promise<SandboxRow | undefined> {
-    return this.#db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirst();
+    return this.#db.selectFrom('sandboxes').select(ROW_COLUMNS).where('id', '=', id).executeTakeFirst();
   }
 
   async get(id: string): Promise<SandboxRow> {
@@ -118,6 +127,7 @@ export class SandboxStore {
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')
       .limit(filter.limit);
+    if (filter.name !== undefined) query = query.where('name', '=', filter.name);
     if (Object.keys(filter.labels).length > 0) {
       query = query.where(sql<boolean>`labels @> ${JSON.stringify(filter.labels)}::jsonb`);
     }
@@ -127,9 +137,35 @@ export class SandboxStore {
     return query.execute();
   }
 
+  /** Returns the variables of a sandbox, sealed. Null without any. */
+  async findSealedEnv(id: string): Promise<Buffer | null> {
+    const row = await this.#db
+      .selectFrom('sandboxes')
+      .select('sealed_env')
+      .where('id', '=', id)
+      .executeTakeFirst();
+    return row?.sealed_env ?? null;
+  }
+
   /** Returns all sandboxes that are not final, of every organization. */
-  listAlive(): Promise<SandboxRow[]> {
-    return this.#db.selectFrom('sandboxes').selectAll().where('status', 'in', LIVE_STATES).execute();
+  async listAlive(): Promise<SandboxRow[]> {
+    const found: SandboxRow[] = [];
+    for (;;) {
+      const page = await this.#listAliveAfter(found.at(-1)?.id ?? '');
+      found.push(...page);
+      if (page.length < PAGE_ROWS) return found;
+    }
+  }
+
+  #listAliveAfter(id: string): Promise<SandboxRow[]> {
+    return this.#db
+      .selectFrom('sandboxes')
+      .select(ROW_COLUMNS)
+      .where('status', 'in', LIVE_STATES)
+      .where('id', '>', id)
+      .orderBy('id')
+      .limit(PAGE_ROWS)
+      .execute();
   }
 
   /** Records that the runner has these VMs now, and when each was last used. */
@@ -147,5 +183,17 @@ export class SandboxStore {
 
 function insertRows(db: Database, rows: readonly NewSandboxRow[]): Promise<SandboxRow[]> {
   const created = rows.map((row) => ({ ...row, status: FIRST_STATE }));
-  return db.insertInto('sandboxes').values(created).returningAll().execute();
+  const names = rows.flatMap(({ name }) => name ?? []);
+  return named(names[0], () => db.insertInto('sandboxes').values(created).returning(ROW_COLUMNS).execute());
+}
+
+/** Runs `write`, which sets a sandbox's name. Throws `already_exists` if another sandbox has the name. */
+async function named<T>(name: string | null | undefined, write: () => Promise<T>): Promise<T> {
+  try {
+    return await write();
+  } catch (error) {
+    if (!isTaken(error, 'sandboxes_by_name')) throw error;
+    const message = `name: a sandbox of the team is called ${JSON.stringify(name)}; choose another name, or destroy that sandbox`;
+    throw new AppError('already_exists', message);
+  }
 }

@@ -21,6 +21,8 @@ export interface SandboxTable {
     StatusReason | null | undefined,
     StateChange['status_reason']
   >;
+  /** Unique among the sandboxes of the team that have not ended. */
+  name: Generated<string | null>;
   image: string;
   region: string;
   vcpus: number;
@@ -28,6 +30,8 @@ export interface SandboxTable {
   disk_mib: number;
   timeout_s: number;
   max_lifetime_s: number | null;
+  /** Time of the wall clock at which it ends; null without one. */
+  ends_at: Generated<number | null>;
   labels: JSONColumnType<Record<string, string>>;
   parent_id: string | null;
   /** Id of the fork (`fork…`) or the snapshot (`snap…`) that it came from; null for a create. */
@@ -70,6 +74,10 @@ export interface SandboxTable {
   /** When its whole audit log was stored in the object store; null before. */
   audit_stored_at: Generated<number | null>;
   network: NetworkColumn;
+  /** Variables of its processes as JSON, sealed: environments.ts. Null without any, and after the end. */
+  sealed_env: Generated<Buffer | null>;
+  /** Where its processes start; null for the directory of the image. */
+  cwd: Generated<string | null>;
   /** The disk at `/workspace`; also after the end, when it may be deleted or of another sandbox. */
   disk_id: Generated<string | null>;
   disk_name: Generated<string | null>;
@@ -96,7 +104,8 @@ export interface IdempotencyKeyTable {
   answer: string | null;
 }
 
-export type SandboxRow = Selectable<SandboxTable>;
+/** Without the variables, as control has the rows of all live sandboxes in memory. */
+export type SandboxRow = Omit<Selectable<SandboxTable>, 'sealed_env'> & { has_env: boolean };
 /** Without a state: every new sandbox has the first one. */
 export type NewSandboxRow = Omit<Insertable<SandboxTable>, 'status' | 'status_reason'>;
 export type SandboxUpdate = Updateable<SandboxTable>;

@@ -15,12 +15,17 @@ export interface FakeGuestCommand {
   exit: { exit_code: number; timed_out: boolean } | undefined;
 }
 
+type Intercept = (stream: ServerHttp2Stream, vmId: string, action: string) => Promise<boolean> | boolean;
+
 export class FakeCommands {
   readonly #byVm = new Map<string, Map<string, FakeGuestCommand>>();
   readonly #watches = new Map<string, Set<ServerHttp2Stream>>();
   readonly #readers = new Map<FakeGuestCommand, Set<() => void>>();
   /** Called before a command starts; may throw the error that the start answers. */
   onStart: (head: Record<string, unknown>) => Promise<void> | void = () => undefined;
+
+  /** May answer a request itself, as a hostile guest does: returns whether it has. */
+  intercept: Intercept = () => false;
 
   /** Answers a request to the agent. Returns false if it is not about commands. */
   async take(
@@ -29,6 +34,7 @@ export class FakeCommands {
     action: string,
     query: URLSearchParams,
   ): Promise<boolean> {
+    if (action.includes('/commands') && (await this.intercept(stream, vmId, action))) return true;
     if (action === 'POST /agent/commands') await this.#start(stream, vmId);
     else if (action === 'GET /agent/commands') answer(stream, 200, this.list(vmId).map(describe));
     else if (action === 'GET /agent/commands/watch') this.#watch(stream, vmId);
@@ -67,6 +73,10 @@ export class FakeCommands {
   /** Gives a copy of a guest its commands. */
   copy(from: string, to: string): void {
     this.#byVm.set(to, new Map(this.list(from).map((command) => [command.id, copyCommand(command)])));
+  }
+
+  isWatched(vmId: string): boolean {
+    return (this.#watches.get(vmId)?.size ?? 0) > 0;
   }
 
   /** Breaks the streams that watch a guest, as a restart of the runner does. */

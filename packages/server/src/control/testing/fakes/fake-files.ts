@@ -2,6 +2,9 @@
 import type { ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { answer } from './fake-answers.ts';
+import { FakeArchives } from './fake-archives.ts';
+import { FakeFileChanges } from './fake-file-changes.ts';
+import { FakeFileWatches } from './fake-file-watches.ts';
 
 export interface Upload {
   path: string;
@@ -16,9 +19,14 @@ export interface Upload {
 
 export class FakeFiles {
   readonly contents = new Map<string, Buffer>();
+  readonly changes = new FakeFileChanges(this.contents);
+  readonly archives = new FakeArchives();
+  readonly watches = new FakeFileWatches();
   readonly uploads: Upload[] = [];
   /** Called for each chunk of an upload; may throw the error to answer instead. */
   onUpload: () => void = () => undefined;
+  /** Overrides the path in the answers to uploads. */
+  answeredPath: string | undefined;
   /** Answers a download as an agent with odd behaviour would. Returns true if it did. */
   onDownload: (stream: ServerHttp2Stream, path: string) => boolean = () => false;
   /** Header `coppice-next` of lists. */
@@ -54,7 +62,7 @@ export class FakeFiles {
     upload.isBroken = false;
     upload.content = Buffer.concat(chunks);
     this.contents.set(path, upload.content);
-    answer(stream, 200, { path, size: upload.content.length });
+    answer(stream, 200, { path: this.answeredPath ?? path, size: upload.content.length });
   }
 
   download(stream: ServerHttp2Stream, path: string, range: string | undefined): void {

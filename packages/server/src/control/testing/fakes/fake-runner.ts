@@ -9,6 +9,7 @@ import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Strea
 import { AppError } from '@coppice/contract';
 import { FakeCommands } from './fake-commands.ts';
 import { FakeFiles } from './fake-files.ts';
+import { FakeMetrics } from './fake-metrics.ts';
 import { FakeDisks } from './fake-disks.ts';
 import { FakeCaptures } from './fake-captures.ts';
 import { answer, answerError, noVm, readAll } from './fake-answers.ts';
@@ -76,6 +77,7 @@ export class FakeRunner implements AsyncDisposable {
     host: () => this.host?.(),
   });
   readonly files = new FakeFiles();
+  readonly metrics = new FakeMetrics((id) => this.vms.has(id));
   readonly requests: string[] = [];
   readonly ends = new Map<string, EndEvent>();
   /** Notes that are not acknowledged. */
@@ -118,6 +120,8 @@ export class FakeRunner implements AsyncDisposable {
   tunnels = 0;
   /** Whether commands start before their input has ended, as real ones do. */
   startsAtHead = false;
+  /** Duration of the steps of each create. */
+  timingsMs: Record<string, number> = {};
   /** Number of open admissions of creates. */
   holds = 0;
   /** May throw the error with which a create is refused before it begins. */
@@ -237,6 +241,7 @@ export class FakeRunner implements AsyncDisposable {
     const { method, url } = request;
     const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
     if (id !== undefined && rest === '/admission') return this.#admit(stream);
+    if (id !== undefined && rest === '/metrics') return this.metrics.answerVm(stream, id, url);
     if (id !== undefined && rest === '/egress') return this.#answerEgress(stream, method, id);
     if (await this.disks.take(stream, method, url)) return;
     if (await this.captures.take(stream, `${method} ${url.pathname}`)) return;
@@ -245,6 +250,8 @@ export class FakeRunner implements AsyncDisposable {
     switch (`${method} ${url.pathname}`) {
       case 'GET /status':
         return answer(stream, 200, this.#status());
+      case 'GET /metrics':
+        return answer(stream, 200, this.metrics.runner);
       case 'GET /vms':
         return answer(stream, 200, [...this.vms.values()]);
       case 'GET /events':
@@ -327,7 +334,7 @@ export class FakeRunner implements AsyncDisposable {
       id,
       state: 'running',
       image: `registry.test/library/${body.image}@${DIGEST}`,
-      timings_ms: {},
+      timings_ms: this.timingsMs,
     };
     this.vms.set(id, vm);
     this.#inherit(id, body.egress);
@@ -369,6 +376,10 @@ export class FakeRunner implements AsyncDisposable {
     if (!this.vms.has(id)) throw noVm(id);
     if (this.onAgent(id, stream)) return undefined;
     if (await this.commands.take(stream, id, action, url.searchParams)) return undefined;
+    if (await this.files.changes.take(stream, action, url.searchParams)) return undefined;
+    if (this.files.watches.take(stream, action, url.searchParams)) return undefined;
+    if (await this.files.archives.take(stream, action, url.searchParams)) return undefined;
+    if (action === 'GET /agent/metrics') return this.metrics.answerGuest(stream);
     if (action === 'POST /agent/exec') return this.#exec(stream);
     if (action === 'POST /agent/shell') return this.#openProcess(stream, this.onShell);
     if (action === 'POST /agent/terminal') return this.#openProcess(stream, this.onTerminal);

@@ -2,6 +2,7 @@
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
+import { bindEnvironment } from '../../sandbox/environment/environments.ts';
 import { Secret } from '../../../lib/secret.ts';
 import { SecretBox } from '../../secrets/secret-box.ts';
 import {
@@ -382,6 +383,25 @@ const COMMANDS: Change = {
     ],
   },
 };
+function sealEnvironment(id: string): string {
+  const context = bindEnvironment({ id, organization_id: 'orgfirst' });
+  return toHex(new SecretBox(MASTER_KEY).seal(new Secret(JSON.stringify({ OF: 'an old version' })), context));
+}
+
+const SETTINGS: Change = {
+  columns: {
+    sandboxes: ({ id }) => ({
+      name: id === RUNNING_ID || id === ENDED_ID ? 'ci “é”' : null,
+      ends_at: id === RUNNING_ID ? NOW + DAY_MS : null,
+      sealed_env: id === RUNNING_ID ? sealEnvironment(RUNNING_ID) : null,
+      cwd: id === RUNNING_ID ? '/srv' : null,
+    }),
+    snapshots: ({ id }) =>
+      id === SNAPSHOT_ID
+        ? { expires_at: NOW + DAY_MS, sealed_env: sealEnvironment(SNAPSHOT_ID), cwd: '/srv' }
+        : { expires_at: null, sealed_env: null, cwd: null },
+  },
+};
 
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
@@ -397,4 +417,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0015_egress_generation': EGRESS_GENERATION,
   '0016_disks': DISKS,
   '0017_commands': COMMANDS,
+  '0018_settings': SETTINGS,
 };

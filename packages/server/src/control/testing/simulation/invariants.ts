@@ -12,7 +12,7 @@ import { parseReply, type CallOptions, type Reply, type RestingService } from '.
 
 const FINAL: ReadonlySet<string> = new Set(['destroyed', 'failed']);
 /** Ends that no caller requested, but that the limits of the sandbox cause. */
-const BY_TIME: ReadonlySet<string | null> = new Set(['idle_timeout', 'max_lifetime']);
+const BY_TIME: ReadonlySet<string | null> = new Set(['idle_timeout', 'max_lifetime', 'expires_at']);
 const PAGE = 'limit=500';
 
 /** Checks all that had not ended before: no record lost, nothing leaked, audit chains whole, nothing billed twice. */

@@ -96,7 +96,8 @@ const rulePart = fc
   .map((pieces) => pieces.join('').replaceAll(/\*+/gu, '*'));
 const anyRule = fc
   .tuple(fc.array(rulePart, { minLength: 1, maxLength: 4 }), fc.constantFrom('', '/', '/*'))
-  .map(([parts, end]) => `/${parts.join('/')}${end}`);
+  .map(([parts, end]) => `/${parts.join('/')}${end}`)
+  .filter((rule) => rule.split('*').length <= 9);
 const anyPath = fc
   .tuple(fc.array(word, { minLength: 1, maxLength: 5 }), fc.constantFrom('', '/'))
   .map(([parts, end]) => `/${parts.join('/')}${end}`);

@@ -172,10 +172,16 @@ function startProgram({ path, args, hostctl }: EgressProgram): ChildProcess {
   }
 }
 
-/** Removes the one secret that an operator may put there: an attacker in that process could read it from memory. */
+/** Secrets that an operator may put into the environment: an attacker in that process could read them from memory. */
+const SECRETS: ReadonlySet<string> = new Set([
+  'COPPICE_BOOTSTRAP_KEY',
+  'COPPICE_BOOTSTRAP_INVITATION',
+  'COPPICE_METRICS_TOKEN',
+  'DATABASE_URL',
+]);
+
 function environmentOf(own: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  const entries = Object.entries(own).filter(([name]) => name !== 'COPPICE_BOOTSTRAP_KEY');
-  return Object.fromEntries(entries);
+  return Object.fromEntries(Object.entries(own).filter(([name]) => !SECRETS.has(name)));
 }
 
 /** Throws `internal` when any of the process's four user ids is root. */

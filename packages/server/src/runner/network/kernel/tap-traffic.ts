@@ -14,23 +14,30 @@ const SENT_COLUMN = 8;
 export interface TapTraffic {
   fromGuestBytes: number;
   toGuestBytes: number;
+  fromGuestPackets: number;
+  toGuestPackets: number;
 }
 
 /** Returns undefined when there is no such TAP. */
 export function readTapTraffic(tap: string): TapTraffic | undefined {
-  return parseTraffic(readFileSync(DEVICES_PATH, 'latin1'), tap);
+  return readAllTraffic().get(tap);
 }
 
-export function parseTraffic(devices: string, tap: string): TapTraffic | undefined {
+/** Reads the counts of all devices, by their names. */
+export function readAllTraffic(): Map<string, TapTraffic> {
+  return parseTraffic(readFileSync(DEVICES_PATH, 'latin1'));
+}
+
+export function parseTraffic(devices: string): Map<string, TapTraffic> {
+  const traffic = new Map<string, TapTraffic>();
   for (const line of devices.split('\n')) {
-    const [name = '', counts] = line.split(':');
-    if (counts === undefined || name.trim() !== tap) continue;
+    const [name = '', counts = ''] = line.split(':');
     const columns = counts.trim().split(/\s+/u).map(Number);
-    const fromGuestBytes = columns[RECEIVED_COLUMN];
-    const toGuestBytes = columns[SENT_COLUMN];
-    return fromGuestBytes === undefined || toGuestBytes === undefined
-      ? undefined
-      : { fromGuestBytes, toGuestBytes };
+    const [fromGuestBytes, fromGuestPackets] = columns.slice(RECEIVED_COLUMN);
+    const [toGuestBytes, toGuestPackets] = columns.slice(SENT_COLUMN);
+    if (fromGuestBytes === undefined || fromGuestPackets === undefined) continue;
+    if (toGuestBytes === undefined || toGuestPackets === undefined) continue;
+    traffic.set(name.trim(), { fromGuestBytes, toGuestBytes, fromGuestPackets, toGuestPackets });
   }
-  return undefined;
+  return traffic;
 }

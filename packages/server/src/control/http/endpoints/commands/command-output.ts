@@ -1,9 +1,11 @@
 import { AppError, CommandEvent, CommandOutput, CommandOutputQuery } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
+import type { ClientHttp2Stream } from 'node:http2';
 import { readKeptOutput, type KeptOutput } from '../../../commands/kept-output.ts';
 import { OutputText } from '../../../commands/output-text.ts';
 import { readPage } from '../../../commands/output-page.ts';
 import { answers, contents, eventOf } from '../../answers/answers.ts';
+import { whenLeft } from '../../answers/when-left.ts';
 import type { App } from '../../app.ts';
 import { endOf } from '../../access/end-with-key.ts';
 import { EventStream } from '../../answers/event-stream.ts';
@@ -16,13 +18,16 @@ const OK = contents('A page of output, or output as the command writes it, then 
   'text/event-stream': eventOf(CommandEvent),
 });
 
+/** Of the whole page, once the guest has begun to answer. */
+const PAGE_DEADLINE_MS = 30_000;
+
 type Parts = Pick<HttpParts, 'commands' | 'sandboxes' | 'openRequests'>;
 
 export function addCommandOutput(app: App, { commands, sandboxes, openRequests }: Parts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/commands/:command/output',
-    config: { access: 'full' },
+    config: { access: 'read' },
     schema: {
       operationId: 'getCommandOutput',
       summary: 'Read the output of a command from an offset on, as a page or as a stream',
@@ -35,23 +40,26 @@ export function addCommandOutput(app: App, { commands, sandboxes, openRequests }
       response: { ...answers(200, CommandOutput, [400, 401, 404, 409, 429, 502, 503, 504]), 200: OK },
     },
     handler: async (request, reply) => {
-      const { organizationId, reach, params } = request;
+      const { organizationId, reach, params, keyScope } = request;
+      const left = whenLeft(reply);
       const address = { reach, sandboxId: params.id, id: params.command };
       const query = { ...request.query, offset: readLastId(request) ?? request.query.offset };
       const driver = await sandboxes.getDriver(reach, params.id);
+      const wake = { mayWake: keyScope === 'full' };
+      const open = (follow: boolean) => commands.openOutput(address, { position: query.offset, follow });
       if (request.headers.accept?.includes('text/event-stream') !== true)
         return openRequests.limit(organizationId, () =>
           driver.use(async () => {
-            const { stream } = await commands.openOutput(address, { position: query.offset, follow: false });
+            const { stream } = await open(false);
+            endWith(stream, AbortSignal.any([left, AbortSignal.timeout(PAGE_DEADLINE_MS)]));
             return readPage(readKeptOutput(stream, query.offset), query);
-          }),
+          }, wake),
         );
       await openRequests.stream(organizationId, () =>
         driver.use(async () => {
-          const { stream } = await commands.openOutput(address, { position: query.offset, follow: true });
+          const { stream } = await open(true);
           const events = new EventStream(reply);
-          const stop = AbortSignal.any([events.left, endOf(request, openRequests)]);
-          stop.addEventListener('abort', () => stream.destroy(), { once: true });
+          endWith(stream, AbortSignal.any([events.left, endOf(request, openRequests)]));
           try {
             await sendOutput(readKeptOutput(stream, query.offset), query, events);
           } catch (error) {
@@ -59,11 +67,17 @@ export function addCommandOutput(app: App, { commands, sandboxes, openRequests }
           } finally {
             events.end();
           }
-        }),
+        }, wake),
       );
       return reply;
     },
   });
+}
+
+function endWith(stream: ClientHttp2Stream, signal: AbortSignal): void {
+  const end = (): void => void stream.destroy();
+  if (signal.aborted) end();
+  else signal.addEventListener('abort', end, { once: true });
 }
 
 /** Sends output and the exit. The id of each event is the offset from which a client continues. */

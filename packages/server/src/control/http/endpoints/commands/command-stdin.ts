@@ -1,12 +1,9 @@
 import { CommandRecord, CommandStdinQuery } from '@coppice/contract';
 import { answers, CONTENT } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
-import { addRawBodies, cutOff, watchForStall } from '../../requests/raw-body.ts';
+import { addRawBodies, BODY_DEADLINE_MS, cutOff, watchForStall } from '../../requests/raw-body.ts';
 import { CommandParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
-
-/** Deadline of a whole input. */
-const DEADLINE_MS = 24 * 3_600_000;
 
 type Parts = Pick<HttpParts, 'commands' | 'openRequests' | 'limits'>;
 
@@ -35,8 +32,8 @@ export function addCommandStdin(app: App, { commands, openRequests, limits }: Pa
         using stall = watchForStall(request, limits.transferStallMs, 'guest_unreachable');
         const input = {
           content: request.raw,
-          end: query.end === 'true',
-          deadlineMs: DEADLINE_MS,
+          end: query.end,
+          deadlineMs: BODY_DEADLINE_MS,
           signal: stall.signal,
         };
         await openRequests.limit(organizationId, () => commands.writeStdin(address, input));

@@ -1,11 +1,13 @@
 import { CommandRecord, CreateCommandRequest } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { newCommandId } from '../../../commands/command-ids.ts';
-import type { CommandAddress, Commands } from '../../../commands/commands.ts';
+import type { Commands } from '../../../commands/commands.ts';
 import { answers } from '../../answers/answers.ts';
 import { DelayedJson } from '../../answers/delayed-json.ts';
 import { buildErrorBody, logError, toAppError } from '../../answers/error-mapper.ts';
+import { whenLeft } from '../../answers/when-left.ts';
 import type { App } from '../../app.ts';
+import { endOf } from '../../access/end-with-key.ts';
 import { createOnce, IdempotencyHeaders } from '../../access/idempotent.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
@@ -15,7 +17,7 @@ export function addCreateCommand(
   app: App,
   parts: Pick<HttpParts, 'commands' | 'idempotency' | 'openRequests'>,
 ): void {
-  const { commands } = parts;
+  const { commands, openRequests } = parts;
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/commands',
@@ -32,7 +34,8 @@ export function addCreateCommand(
       response: answers(201, CommandRecord, [400, 401, 404, 409, 413, 422, 429, 502, 503, 504]),
     },
     handler: async (request, reply) => {
-      const { reach, body } = request;
+      const { reach, body, organizationId } = request;
+      const left = whenLeft(reply);
       const sandboxId = request.params.id;
       const answer = await createOnce(parts, request, reply, {
         body,
@@ -44,25 +47,27 @@ export function addCreateCommand(
         find: (id) => commands.findSubject({ reach, sandboxId, id }),
       });
       if (body.detached) return reply.code(201).send(answer.body);
-      await sendWhenEnded(commands, request, reply, { reach, sandboxId, id: answer.body.id });
+      const signal = AbortSignal.any([left, endOf(request, openRequests)]);
+      const wait = () => commands.wait({ reach, sandboxId, id: answer.body.id }, { signal, mayWake: true });
+      await openRequests.stream(organizationId, () => sendWhenEnded(wait, request, reply));
       return reply;
     },
   });
 }
 
-/** Sends the status at once, and the record when the command has ended. */
+/**
+ * Sends the status at once, and the record when the command has ended. When the service stops, or the key is revoked, the
+ * record says that the command runs.
+ */
 async function sendWhenEnded(
-  commands: Commands,
+  wait: () => ReturnType<Commands['wait']>,
   request: FastifyRequest,
   reply: FastifyReply,
-  address: CommandAddress,
 ): Promise<void> {
   const answer = new DelayedJson(reply);
   answer.begin(201);
-  const left = new AbortController();
-  reply.raw.once('close', () => left.abort());
   try {
-    await answer.end(CommandRecord.parse(await commands.wait(address, left.signal)));
+    await answer.end(CommandRecord.parse(await wait()));
   } catch (error) {
     const mapped = toAppError(error);
     logError(mapped, request);

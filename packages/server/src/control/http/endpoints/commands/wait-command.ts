@@ -1,5 +1,6 @@
 import { CommandRecord, CommandWaitQuery } from '@coppice/contract';
 import { answers } from '../../answers/answers.ts';
+import { whenLeft } from '../../answers/when-left.ts';
 import type { App } from '../../app.ts';
 import { endOf } from '../../access/end-with-key.ts';
 import { CommandParams } from '../../requests/params.ts';
@@ -12,7 +13,7 @@ export function addWaitCommand(
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/commands/:command/wait',
-    config: { access: 'full' },
+    config: { access: 'read' },
     schema: {
       operationId: 'waitCommand',
       summary: 'Wait until a command has ended',
@@ -23,12 +24,12 @@ export function addWaitCommand(
     },
     handler: async (request, reply) => {
       const { organizationId, reach, params, query } = request;
-      const left = new AbortController();
-      reply.raw.once('close', () => left.abort());
       const over = AbortSignal.timeout(query.timeout * 1000);
-      const signal = AbortSignal.any([left.signal, over, endOf(request, openRequests)]);
+      const signal = AbortSignal.any([whenLeft(reply), over, endOf(request, openRequests)]);
       const address = { reach, sandboxId: params.id, id: params.command };
-      return openRequests.stream(organizationId, () => commands.wait(address, signal));
+      return openRequests.stream(organizationId, () =>
+        commands.wait(address, { signal, mayWake: request.keyScope === 'full' }),
+      );
     },
   });
 }

@@ -31,10 +31,11 @@ export function addRestoreRun(
         body: parts.secretDigest.hide(body),
         newSubjectId: newSandboxId,
         create: async (id) => {
-          const snapshot = await snapshots.get(reach, body.snapshot_id);
-          const egress = await readRequestedEgress(body, parts);
-          const restore = { id, snapshot, teamId, request: body, egress };
-          return { status: 201, body: await sandboxes.restore(restore) };
+          const record = await snapshots.use(reach, body.snapshot_id, async (snapshot) => {
+            const egress = await readRequestedEgress(body, parts);
+            return sandboxes.restore({ id, snapshot, teamId, request: body, egress });
+          });
+          return { status: 201, body: record };
         },
         find: (id) => sandboxes.findSubject(reach, id),
       });

@@ -35,8 +35,10 @@ export function addRollbackRun(
         body,
         newSubjectId: newRollbackId,
         create: async (rollbackId) => {
-          const snapshot = await snapshots.get(reach, body.snapshot_id);
-          return { status: 200, body: await sandboxes.rollBack(reach, id, { rollbackId, snapshot }) };
+          const record = await snapshots.use(reach, body.snapshot_id, (snapshot) =>
+            sandboxes.rollBack(reach, id, { rollbackId, snapshot }),
+          );
+          return { status: 200, body: record };
         },
         find: (rollbackId) => sandboxes.findRollback(reach, id, rollbackId),
       });

@@ -3,11 +3,8 @@ import { newDiskId } from '../../../disks/disk-ids.ts';
 import { answers, CONTENT } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { DiskParams } from '../../requests/params.ts';
-import { addRawBodies, cutOff, watchForStall } from '../../requests/raw-body.ts';
+import { addRawBodies, BODY_DEADLINE_MS, cutOff, watchForStall } from '../../requests/raw-body.ts';
 import type { HttpParts } from '../../parts.ts';
-
-/** Deadline of a whole import. */
-const IMPORT_DEADLINE_MS = 24 * 3_600_000;
 
 type Parts = Pick<HttpParts, 'disks' | 'openRequests' | 'limits'>;
 
@@ -36,7 +33,7 @@ export function addImportDisk(app: App, { disks, openRequests, limits }: Parts):
         const image = {
           format: query.format,
           content: request.raw,
-          deadlineMs: IMPORT_DEADLINE_MS,
+          deadlineMs: BODY_DEADLINE_MS,
           signal: stall.signal,
         };
         const owner = { organizationId, teamId };

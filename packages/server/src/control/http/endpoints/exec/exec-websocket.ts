@@ -5,7 +5,13 @@ import { CommandInput } from '../../../streams/command-input.ts';
 import { sendOutput } from '../../../streams/output-frames.ts';
 import type { App } from '../../app.ts';
 import { SandboxParams, TicketQuery } from '../../requests/params.ts';
-import { beforeUpgrade, killedWhen, serveSocket, type SocketParts } from '../../access/serve-socket.ts';
+import {
+  beforeUpgrade,
+  killedWhen,
+  serveSocket,
+  type Fill,
+  type SocketParts,
+} from '../../access/serve-socket.ts';
 import type { WebSocketPeer } from '../../access/web-socket-peer.ts';
 
 const Query = TicketQuery.extend({
@@ -48,7 +54,7 @@ export function addExecWebSocket(app: App, parts: SocketParts): void {
         request,
         id,
         parts,
-        run: (peer, over) => runCommand(peer, { over, id, query, log: request.log, ...parts }),
+        run: (peer, over, fill) => runCommand(peer, { over, fill, id, query, log: request.log, ...parts }),
       });
     },
   });
@@ -56,10 +62,11 @@ export function addExecWebSocket(app: App, parts: SocketParts): void {
 
 interface Run extends Omit<StartAuditedCommand, 'request' | 'isInteractive'> {
   over: AbortSignal;
+  fill: Fill;
   query: z.infer<typeof Query>;
 }
 
-async function runCommand(peer: WebSocketPeer, { over, query, ...parts }: Run): Promise<void> {
+async function runCommand(peer: WebSocketPeer, { over, fill, query, ...parts }: Run): Promise<void> {
   const input = new CommandInput();
   const ending = { kill: () => input.fail(new Error('the client left, or the service restarts')) };
   if (query.command !== undefined) input.begin(ExecRequest.parse({ command: query.command }));
@@ -68,7 +75,7 @@ async function runCommand(peer: WebSocketPeer, { over, query, ...parts }: Run): 
     (error) => input.fail(error),
   );
   await killedWhen(over, ending, async () => {
-    const request = await input.readRequest();
+    const request = await fill(await input.readRequest());
     const command = await AuditedCommand.start({ ...parts, request, isInteractive: true });
     input.attach(command.command);
     await sendOutput(command, query.encoding, {

@@ -7,11 +7,14 @@ import { buildErrorBody, logError, toAppError } from '../../answers/error-mapper
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'outputBudget' | 'limits'>;
+type Parts = Pick<
+  HttpParts,
+  'sandboxes' | 'environments' | 'runner' | 'audit' | 'openRequests' | 'outputBudget' | 'limits'
+>;
 
 /** The command runs to its end when the client leaves: nothing here listens for that. */
 export function addExec(app: App, parts: Parts): void {
-  const { sandboxes, runner, audit, openRequests, outputBudget, limits } = parts;
+  const { sandboxes, environments, runner, audit, openRequests, outputBudget, limits } = parts;
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/exec',
@@ -37,8 +40,11 @@ export function addExec(app: App, parts: Parts): void {
         await openRequests.limit(organizationId, async () => {
           // Held until the answer is sent: a client that does not read must not bypass the budget.
           using output = outputBudget.open(organizationId, limits.execOutputBytes);
-          const command = { runner, audit, log: request.log, id, request: body, output, onStarted };
-          await answer.end(ExecResponse.parse(await driver.use(() => runCommand(command))));
+          const command = { runner, audit, log: request.log, id, output, onStarted };
+          const ran = await driver.use(async () =>
+            runCommand({ ...command, request: await environments.fill(driver.row, body) }),
+          );
+          await answer.end(ExecResponse.parse(ran));
         });
       } catch (error) {
         if (!answer.hasBegun) throw error;

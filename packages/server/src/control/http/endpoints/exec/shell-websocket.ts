@@ -43,8 +43,9 @@ export function addShellWebSocket(app: App, parts: SocketParts): void {
         request,
         id,
         parts,
-        run: async (peer, over) => {
-          const shell = await ShellSession.open({ ...parts, log: request.log, id, options });
+        run: async (peer, over, fill) => {
+          const filled = await fill(options);
+          const shell = await ShellSession.open({ ...parts, log: request.log, id, options: filled });
           await killedWhen(over, shell, () => carry(peer, shell));
         },
       });

@@ -42,8 +42,9 @@ export function addTerminalWebSocket(app: App, parts: SocketParts): void {
         request,
         id,
         parts,
-        run: async (peer, over) => {
-          const terminal = await TerminalSession.open({ ...parts, log: request.log, id, options });
+        run: async (peer, over, fill) => {
+          const filled = await fill(options);
+          const terminal = await TerminalSession.open({ ...parts, log: request.log, id, options: filled });
           await killedWhen(over, terminal, () => carry(peer, terminal));
         },
       });

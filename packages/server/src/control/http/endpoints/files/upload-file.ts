@@ -1,19 +1,12 @@
 import { UploadQuery, UploadResult } from '@coppice/contract';
-import type { FastifyRequest } from 'fastify';
 import { answers, CONTENT } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
-import { FormFile, isForm } from '../../requests/form-file.ts';
-import { addRawBodies, cutOff, watchForStall } from '../../requests/raw-body.ts';
+import { addRawBodies, cutOff } from '../../requests/raw-body.ts';
 import { SandboxParams } from '../../requests/params.ts';
-import type { HttpParts } from '../../parts.ts';
-
-/** Deadline of a whole upload. */
-const UPLOAD_DEADLINE_MS = 24 * 3_600_000;
-
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
+import { receiveUpload, type UploadParts } from './receive-upload.ts';
 
 /** The body is piped to the guest as it comes. If it breaks off, its stream is reset and the guest keeps nothing. */
-export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests, limits }: Parts): void {
+export function addUploadFile(app: App, parts: UploadParts): void {
   addRawBodies(app, (scope) => {
     scope.route({
       method: 'POST',
@@ -32,31 +25,8 @@ export function addUploadFile(app: App, { sandboxes, runner, audit, openRequests
         querystring: UploadQuery,
         response: answers(200, UploadResult, [400, 401, 404, 409, 429, 502, 503, 504, 507]),
       },
-      handler: async (request) => {
-        const { organizationId, reach, query } = request;
-        const { id } = request.params;
-        const driver = await sandboxes.getDriver(reach, id);
-        using stall = watchForStall(request, limits.transferStallMs, 'guest_unreachable');
-        return await openRequests.limit(organizationId, async () => {
-          using form = await openForm(request, stall.signal);
-          const content = form?.content ?? request.raw;
-          return await driver.use(async () => {
-            const upload = { ...query, content, deadlineMs: UPLOAD_DEADLINE_MS, signal: stall.signal };
-            const { path, size } = await runner.uploadFile(id, upload);
-            await audit.append(id, { event: 'file.upload', data: { path, size } });
-            return { path, size };
-          });
-        });
-      },
+      handler: async (request) => receiveUpload(request, { id: request.params.id, ...request.query }, parts),
       onError: async (request) => cutOff(request),
     });
   });
-}
-
-/** Opens the form before the sandbox is used: a body that is refused wakes no sandbox. */
-async function openForm(
-  { headers, raw }: FastifyRequest,
-  signal: AbortSignal,
-): Promise<FormFile | undefined> {
-  return isForm(headers['content-type']) ? FormFile.open(raw, signal) : undefined;
 }

@@ -8,6 +8,7 @@ import {
 import type { FastifyRequest } from 'fastify';
 import type { PrepareProgress, PreparedImage } from '../../../../lib/protocol/runner-protocol.ts';
 import { answers, contents, eventOf } from '../../answers/answers.ts';
+import { whenLeft } from '../../answers/when-left.ts';
 import type { App } from '../../app.ts';
 import { buildErrorBody, logError, toAppError } from '../../answers/error-mapper.ts';
 import { EventStream } from '../../answers/event-stream.ts';
@@ -42,9 +43,7 @@ export function addBuildImage(app: App, parts: Parts): void {
     },
     handler: (request, reply) =>
       parts.openRequests.limit(request.organizationId, async () => {
-        const left = new AbortController();
-        reply.raw.once('close', () => left.abort());
-        const progress = await startBuild(parts, request, left.signal);
+        const progress = await startBuild(parts, request, whenLeft(reply));
         if (request.headers.accept?.includes('text/event-stream') !== true) return waitForImage(progress);
         await forward(progress, new EventStream(reply), request);
         return reply;

@@ -4,6 +4,7 @@ import { formatEntry } from '../../../audit/audit-chain.ts';
 import { followEntries, readEntries } from '../../../audit/read-entries.ts';
 import type { AuditEntryRow } from '../../../audit/audit-tables.ts';
 import { answers, contents } from '../../answers/answers.ts';
+import { whenLeft } from '../../answers/when-left.ts';
 import type { App } from '../../app.ts';
 import { endOf } from '../../access/end-with-key.ts';
 import { SandboxParams } from '../../requests/params.ts';
@@ -51,9 +52,7 @@ export function addGetAudit(app: App, { sandboxes, audit, auditStore, openReques
       }
       const hasEnded = async () => isFinal((await sandboxes.get(reach, id)).status);
       await openRequests.stream(organizationId, async () => {
-        const left = new AbortController();
-        reply.raw.once('close', () => left.abort());
-        const signal = AbortSignal.any([left.signal, endOf(request, openRequests)]);
+        const signal = AbortSignal.any([whenLeft(reply), endOf(request, openRequests)]);
         const read = { store: auditStore, sandboxId: id, afterSeq: after };
         const pages = follow ? followEntries({ ...read, audit, hasEnded, left: signal }) : readEntries(read);
         const body = { status: 200, headers: HEADERS, stallMs: STALL_MS };

@@ -26,11 +26,12 @@ export function addListRuns(
       response: answers(200, z.array(SandboxRecord), [400, 401, 404, 503]),
     },
     handler: async (request, reply) => {
-      const { limit, cursor, label = [], status = LIVE_STATES, team } = request.query;
+      const { limit, cursor, name, label = [], status = LIVE_STATES, team } = request.query;
       const { reach } = request;
       const listed = await sandboxes.list({
         reach: team === undefined ? reach : await accounts.teams.narrow(reach, team),
         statuses: status,
+        name,
         labels: parseLabels(label),
         limit: limit + 1,
         ...(cursor === undefined ? {} : { after: parseCursor(cursor) }),
@@ -40,8 +41,9 @@ export function addListRuns(
   });
 }
 
-function toFilter({ label = [], status = [], team }: ListSandboxesQuery): URLSearchParams {
+function toFilter({ name, label = [], status = [], team }: ListSandboxesQuery): URLSearchParams {
   const filter = new URLSearchParams();
+  if (name !== undefined) filter.append('name', name);
   for (const one of label) filter.append('label', one);
   for (const one of status) filter.append('status', one);
   if (team !== undefined) filter.append('team', team);

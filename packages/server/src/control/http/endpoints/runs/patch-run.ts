@@ -14,15 +14,14 @@ export function addPatchRun(app: App, { sandboxes }: Pick<HttpParts, 'sandboxes'
     url: '/v1/runs/:id',
     config: { access: 'full' },
     schema: {
-      operationId: 'setSandboxTimeout',
-      summary: 'Restart the idle timer, and set its timeout if one is given',
+      operationId: 'changeSandbox',
+      summary: 'Change settings of a sandbox, all or none, and restart its idle timer',
+      description:
+        'Also for a hibernated sandbox, which stays hibernated. Without settings, only the timer is restarted.',
       params: SandboxParams,
       body: Body,
       response: answers(200, SandboxRecord, [400, 401, 404, 409, 503]),
     },
-    handler: async (request) => {
-      const driver = await sandboxes.getDriver(request.reach, request.params.id);
-      return driver.setTimeout(request.body.timeout);
-    },
+    handler: ({ reach, params, body }) => sandboxes.configure(reach, params.id, body),
   });
 }

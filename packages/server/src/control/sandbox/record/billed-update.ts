@@ -5,10 +5,11 @@
  */
 import { sql, type QueryCreator, type RawBuilder } from 'kysely';
 import type { Database } from '../../db/database.ts';
-import type { SandboxRow, SandboxUpdate } from '../../sandbox/record/sandbox-tables.ts';
+import { HAS_RUN } from '../../billing/consumption/has-run.ts';
+import { findClosedStretch, type Stretch } from '../../billing/consumption/stretch.ts';
 import type { Tables } from '../../schema/tables.ts';
-import { HAS_RUN } from './has-run.ts';
-import { findClosedStretch, type Stretch } from './stretch.ts';
+import { ROW_COLUMNS } from './row-columns.ts';
+import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 
 /** Returns the changed row, or undefined if the sandbox is no longer in the state of `from`. */
 export async function updateBilled(
@@ -29,7 +30,7 @@ export async function updateBilled(
   return billed.selectFrom('changed').selectAll().executeTakeFirst();
 }
 
-type Changed = Tables & { changed: Tables['sandboxes'] };
+type Changed = Tables & { changed: SandboxRow };
 
 function buildUpdate(creator: QueryCreator<Tables>, { id, status }: SandboxRow, change: SandboxUpdate) {
   return creator
@@ -37,7 +38,7 @@ function buildUpdate(creator: QueryCreator<Tables>, { id, status }: SandboxRow, 
     .set(change)
     .where('id', '=', id)
     .where('status', '=', status)
-    .returningAll();
+    .returning(ROW_COLUMNS);
 }
 
 function insertSegment(creator: QueryCreator<Changed>, stretch: Stretch = { startedAt: 0, endedAt: 0 }) {

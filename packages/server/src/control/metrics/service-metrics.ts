@@ -1,0 +1,70 @@
+/**
+ * The metrics of the service, for Prometheus. The labels have few values: no ids, no names of organizations, no paths.
+ * Metrics of the runner are read when they are asked for, so that an installation without a scraper measures nothing.
+ */
+import type { Logger } from 'pino';
+import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
+import type { RunnerMeasures } from '../placement/runner-measures.ts';
+import { SingleFlight } from '../../lib/waiting/single-flight.ts';
+import { RequestMetrics } from './request-metrics.ts';
+import { RunnerGauges } from './runner-gauges.ts';
+import { StartMetrics } from './start-metrics.ts';
+import { addStateMetrics, type ControlState } from './state-metrics.ts';
+
+export interface ServiceMetricsParts {
+  version: string;
+  runner: Pick<RunnerMeasures, 'runner'>;
+  log: Logger;
+}
+
+export class ServiceMetrics {
+  readonly requests: RequestMetrics;
+  readonly starts: StartMetrics;
+  readonly #registry = new Registry();
+  readonly #gauges: RunnerGauges;
+  readonly #runner: Pick<RunnerMeasures, 'runner'>;
+  readonly #log: Logger;
+  readonly #scrapes = new SingleFlight<string>();
+
+  constructor({ version, runner, log }: ServiceMetricsParts) {
+    this.#runner = runner;
+    this.#log = log;
+    this.requests = new RequestMetrics(this.#registry);
+    this.starts = new StartMetrics(this.#registry);
+    this.#gauges = new RunnerGauges(this.#registry);
+    new Gauge({
+      name: 'coppice_build_info',
+      help: 'Always 1. The label is the version of the service.',
+      labelNames: ['version'],
+      registers: [this.#registry],
+    }).set({ version }, 1);
+  }
+
+  /** Adds what control holds, and the usual metrics of its process. Once, when its parts exist. */
+  watch(state: ControlState): void {
+    addStateMetrics(this.#registry, state);
+    collectDefaultMetrics({ register: this.#registry });
+  }
+
+  get contentType(): string {
+    return this.#registry.contentType;
+  }
+
+  /** Returns all metrics in the text format. Concurrent calls share one reading. */
+  write(): Promise<string> {
+    return this.#scrapes.run('', async () => {
+      this.#gauges.set(await this.#findRunner());
+      return this.#registry.metrics();
+    });
+  }
+
+  async #findRunner(): Promise<RunnerMetrics | undefined> {
+    try {
+      return await this.#runner.runner();
+    } catch (error) {
+      this.#log.debug({ err: error }, 'the runner was not measured');
+      return undefined;
+    }
+  }
+}
