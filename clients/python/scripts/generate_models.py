@@ -52,12 +52,23 @@ RECORDS = {
         "CommandRecord": ("CommandInfo", "A command that outlives its client."),
         "UploadResult": ("UploadResult", "Result of an upload."),
         "FileEntry": ("FileEntry", "One entry of a directory."),
+        "FileDetails": ("FileInfo", "A file or directory with its owner."),
+        "FileLink": ("FileLink", "A link to a file."),
+        "UnpackResult": ("UnpackResult", "Result of an archive that was unpacked."),
         "Preview": (
             "PreviewInfo",
             "A link that gives its holder access to a port of a sandbox, without the link.",
         ),
         "CreatedPreview": ("Preview", "A new preview. Only the answer that creates it has the link."),
         "Ticket": ("Ticket", "A ticket that opens one WebSocket of a sandbox, once, instead of the API key."),
+    },
+    "metrics": {
+        "MetricsNow": (
+            "MetricsNow",
+            "Usage of a running sandbox, measured on the host. Amounts count from its last start or resume.",
+        ),
+        "MetricsPoint": ("MetricsPoint", "Usage of a sandbox in some seconds."),
+        "SandboxMetrics": ("SandboxMetrics", "Usage of a sandbox."),
     },
     "network": {
         "NetworkRules": (
@@ -110,6 +121,15 @@ INPUTS = {
 # Names and descriptions of schemas that are part of another one.
 NESTED = {
     ("SandboxDisk", "recovered"): ("RecoveredVersion", "The version from which a sandbox continued."),
+    ("MetricsNow", "cpu"): ("CpuUsage", "CPU time."),
+    ("MetricsNow", "memory"): ("MemoryUsage", "Memory."),
+    ("MetricsNow", "disk"): ("DiskUsage", "The scratch disk. `read_bytes` and `written_bytes` are of all disks."),
+    ("MetricsNow", "workspace"): ("WorkspaceUsage", "The persistent disk."),
+    ("MetricsNow", "network"): ("NetworkUsage", "Bytes and packets at the network device, also of refused packets."),
+    ("MetricsNow", "guest_reported"): (
+        "GuestReport",
+        "Reported by the agent in the sandbox. Root in the sandbox can make it report anything.",
+    ),
     ("Snapshot", "disk"): ("SnapshotDisk", "The disk that a snapshot keeps."),
     ("Statement", "teams"): ("StatementTeam", "Sums of one team in the statement of a month."),
     ("CreateSandboxRequest", "credentials_v2"): (
@@ -119,7 +139,7 @@ NESTED = {
 }
 
 # These values give access to their holder, so a record does not print them.
-SECRETS = {("CreatedPreview", "url"), ("Ticket", "ticket")}
+SECRETS = {("CreatedPreview", "url"), ("FileLink", "url"), ("Ticket", "ticket")}
 
 SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 
@@ -217,7 +237,7 @@ def _describe(schema: dict[str, Any]) -> Iterator[str]:
     texts = [schema.get("description", ""), f"One of: {', '.join(values)}." if values else ""]
     text = " ".join(one for one in texts if one)
     if text:
-        yield _docstring(re.sub(r"\bnull\b", "None", text))
+        yield _docstring(re.sub(r"\b[Nn]ull\b", "None", text))
 
 
 def _docstring(text: str) -> str:

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from websockets.utils import accept_key
+
 from coppice import AsyncCoppice, Coppice
+from socket_peer import ClientLeftError, SocketPeer
 
 TEST_KEY = "cop_live_us_" + "k" * 40
 SANDBOX_ID = "run0123456789abcdef0123"
@@ -72,6 +75,14 @@ class Reply:
     def cut(self) -> None:
         self._handler.close_connection = True
         self._handler.connection.shutdown(socket.SHUT_RDWR)
+
+    def upgrade(self, key: str) -> SocketPeer:
+        """Accepts a WebSocket."""
+        accept = {"upgrade": "websocket", "connection": "Upgrade", "sec-websocket-accept": accept_key(key)}
+        self.begin(101, accept)
+        self._handler.wfile.flush()
+        self._handler.close_connection = True
+        return SocketPeer(self._handler.connection)
 
     def wait_for_end(self) -> bool:
         """Returns true when the client has closed the connection."""
@@ -152,6 +163,22 @@ class LoopbackServer:
 
     def on_request(self, answer: Answer) -> None:
         self._server.answer = answer
+
+    def on_socket(self, serve: Callable[[SocketPeer], object]) -> None:
+        """Accepts WebSockets, and gives other requests the record of a sandbox."""
+
+        def answer(seen: Seen, reply: Reply) -> None:
+            key = seen.headers.get("sec-websocket-key")
+            if key is None:
+                reply.json(wire_record())
+                return
+            try:
+                serve(reply.upgrade(key))
+            except (ClientLeftError, ConnectionError):
+                # A test may leave its connection.
+                return
+
+        self.on_request(answer)
 
     def answer_json(self, body: Any, status: int = 200, headers: dict[str, str] | None = None) -> None:
         """Gives the same answer to every request."""

@@ -60,9 +60,24 @@ def test_wheel_and_sdist_have_the_sources_and_the_metadata(built: Path) -> None:
     for line in ("Name: coppice", "License-Expression: Apache-2.0", "Requires-Python: >=3.10", "# coppice"):
         assert line in metadata.splitlines()
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
-    assert required == ["Requires-Dist: httpx<1,>=0.27"]
+    assert required == [
+        "Requires-Dist: httpcore<2,>=1.0.4",
+        "Requires-Dist: httpx<1,>=0.27",
+        "Requires-Dist: websockets>=13",
+    ]
+    assert names == packed | {
+        "coppice/py.typed",
+        *(f"coppice-0.1.0.dist-info/{name}" for name in ("METADATA", "RECORD", "WHEEL", "licenses/LICENSE")),
+    }
     with tarfile.open(sdist) as archive_of_sources:
-        assert {"coppice-0.1.0/README.md", "coppice-0.1.0/LICENSE"} < set(archive_of_sources.getnames())
+        sources = {name.removeprefix("coppice-0.1.0/") for name in archive_of_sources.getnames()}
+    assert sources == {f"src/{name}" for name in packed | {"coppice/py.typed"}} | {
+        "README.md",
+        "LICENSE",
+        "PKG-INFO",
+        "pyproject.toml",
+        ".gitignore",
+    }
 
 
 def test_the_wheel_works_in_an_empty_environment(built: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
@@ -14,11 +14,12 @@ from coppice._async.disks import AsyncDisks
 from coppice._async.images import AsyncImages
 from coppice._async.paged_list import AsyncPagedList
 from coppice._async.registries import AsyncRegistries
+from coppice._async.runtime import StreamTransport
 from coppice._async.sandboxes import AsyncSandboxes
 from coppice._async.snapshots import AsyncSnapshots
 from coppice._async.transport import AsyncTransport
 from coppice._core.call import Call
-from coppice._core.paths import build_query, encode_segment, format_labels, require_limit, to_page_items
+from coppice._core.paths import build_query, encode_segment, format_labels, format_time, require_limit, to_page_items
 from coppice._core.records import parse_list, parse_record
 from coppice._core.settings import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_MS, resolve_settings
 from coppice.errors import CoppiceError
@@ -39,6 +40,7 @@ class AsyncCoppice(AsyncDisks):
     - `timeout_ms`: maximum time of a call, or of a transfer without progress
     - `max_retries`: maximum number of retries of a request that is safe to repeat
     - `http_transport`: replaces the transport of httpx, for example for a certificate authority or a proxy
+    - `stream_transport`: does the same for WebSockets, which have an event loop in both clients
 
     Raises `ValueError` for an invalid or missing setting. Every call raises `CoppiceError` when it fails. A client
     holds connections: close it, or use it as a context manager.
@@ -54,7 +56,7 @@ class AsyncCoppice(AsyncDisks):
     sandboxes: AsyncSandboxes
     """Creates, restores, finds and lists sandboxes."""
     snapshots: AsyncSnapshots
-    """Lists and deletes snapshots."""
+    """Finds, lists, changes and deletes snapshots."""
     images: AsyncImages
     """Lists images and prepares them ahead of their first use."""
     registries: AsyncRegistries
@@ -70,6 +72,7 @@ class AsyncCoppice(AsyncDisks):
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         max_retries: int = DEFAULT_MAX_RETRIES,
         http_transport: httpx.AsyncBaseTransport | None = None,
+        stream_transport: StreamTransport | None = None,
     ) -> None:
         settings = resolve_settings(
             api_key=api_key,
@@ -79,7 +82,7 @@ class AsyncCoppice(AsyncDisks):
             timeout_ms=timeout_ms,
             max_retries=max_retries,
         )
-        self._transport = AsyncTransport(settings, http_transport)
+        self._transport = AsyncTransport(settings, http_transport, stream_transport)
         self.base_url = settings.base_url
         self.sandboxes = AsyncSandboxes(self._transport)
         self.snapshots = AsyncSnapshots(self._transport)
@@ -143,8 +146,8 @@ class AsyncCoppice(AsyncDisks):
             {
                 "status": status,
                 "label": format_labels(labels),
-                "from": _format_time("from_", from_),
-                "to": _format_time("to", to),
+                "from": format_time("from_", from_),
+                "to": format_time("to", to),
                 "image": image,
                 "limit": to_page_items(limit),
             }
@@ -178,11 +181,3 @@ class AsyncCoppice(AsyncDisks):
         if not pages:
             raise CoppiceError("the statement has no page", status=200, code="invalid_response")
         return replace(pages[0], lines=everything)
-
-
-def _format_time(name: str, time: datetime | None) -> str | None:
-    if time is None:
-        return None
-    if time.tzinfo is None:
-        raise ValueError(f"{name} must have a time zone, for example datetime.now(timezone.utc)")
-    return time.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -15,10 +15,10 @@ from coppice._core.frames import (
     MAX_OUTPUT_EVENT_LENGTH,
     CommandExit,
     CommandOutput,
-    OutputReading,
     StreamName,
     ended_early,
 )
+from coppice._core.output_reading import OutputReading
 from coppice._core.paths import build_query
 from coppice._core.retry import Persistence
 from coppice.errors import CoppiceError

@@ -13,7 +13,6 @@ from coppice._async.upload import send_content
 from coppice._core.call import Call, create_call, json_call
 from coppice._core.paths import build_query, disk_path, encode_segment, require_limit, to_page_items
 from coppice._core.records import parse_list, parse_record
-from coppice.errors import CoppiceError
 from coppice.models import DiskInfo, DiskSnapshotInfo
 
 DiskImageFormat = Literal["raw", "qcow2"]
@@ -46,12 +45,8 @@ class AsyncDisks:
         Example:
             disk = await client.get_disk("data")
         """
-        try:
-            return await self._call(Call(method="GET", path=disk_path(name), idempotent=True))
-        except CoppiceError as error:
-            if error.status == 404:
-                return None
-            raise
+        call = Call(method="GET", path=disk_path(name), idempotent=True)
+        return await self._transport.find_json(call, parse_record(DiskInfo))
 
     def list_disks(self, *, limit: int | None = None) -> AsyncPagedList[DiskInfo]:
         """Lists disks, newest first, as the service last saw them.

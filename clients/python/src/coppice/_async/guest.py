@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from coppice._async.byte_stream import AsyncByteStream
 from coppice._async.command_stream import AsyncCommandStream, exec_with_listeners
 from coppice._async.commands import AsyncSandboxCommands
+from coppice._async.files import AsyncSandboxFiles
+from coppice._async.interactive.shell import AsyncShell
+from coppice._async.interactive.spawned_command import AsyncSpawnedCommand
+from coppice._async.interactive.terminal import AsyncTerminal
 from coppice._async.paged_list import AsyncPagedList
 from coppice._async.runtime import Content, Listener
 from coppice._async.transport import AsyncTransport
 from coppice._async.upload import send_content
 from coppice._core.answers import MAX_BUFFERED_BYTES, too_large
-from coppice._core.call import Call, json_call
+from coppice._core.call import Call, encode_json, json_call
+from coppice._core.frames import CommandExit, OutputChunk
 from coppice._core.paths import (
     MAX_PAGE_FILES,
     build_query,
@@ -23,6 +29,9 @@ from coppice._core.paths import (
     to_page_items,
 )
 from coppice._core.records import parse_list, parse_record
+from coppice._streams.messages import TerminalExit, parse_spawn_message, parse_terminal_message, require_side
+from coppice._streams.shell_runs import ShellFrame, parse_shell_frame
+from coppice._streams.stream_connection import StreamRequest
 from coppice.models import ExecResult, FileEntry, Preview, PreviewInfo, Ticket, UploadResult
 
 DEFAULT_EXEC_TIMEOUT_S = 30
@@ -38,7 +47,11 @@ class AsyncSandboxGuest:
     commands: AsyncSandboxCommands
     """Its commands that outlive their client."""
 
+    files: AsyncSandboxFiles
+    """Its files, apart from uploads, downloads and lists, which are methods of the sandbox."""
+
     def __init__(self, transport: AsyncTransport, path: str) -> None:
+        self.files = AsyncSandboxFiles(transport, path)
         self.commands = AsyncSandboxCommands(transport, path)
         self._transport = transport
         self._path = path
@@ -93,6 +106,75 @@ class AsyncSandboxGuest:
         """
         call = self._exec_call("exec/stream", command, timeout, cwd=cwd, env=env, user=user, stdin=stdin)
         return AsyncCommandStream(self._transport, call)
+
+    async def spawn(
+        self,
+        command: str,
+        *,
+        timeout: int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> AsyncSpawnedCommand:
+        """Starts a command with open standard input, for a dialogue with it. The end of its block kills it.
+
+        `timeout` is in seconds, 30 by default; the command is then killed, and its exit code is 124.
+
+        Example:
+            async with await sandbox.spawn("cat") as command:
+                await command.stdin.write("text")
+                await command.stdin.end()
+                print(await command.wait())
+        """
+        body = _exec_body(command, timeout, cwd=cwd, env=env, user=user)
+        request: StreamRequest[OutputChunk, CommandExit] = StreamRequest(
+            path=f"{self._path}/exec/ws",
+            parse=parse_spawn_message,
+            first=encode_json(body).decode(),
+            stall_s=self._exec_timeout_s(body),
+        )
+        return AsyncSpawnedCommand(await self._transport.streams.open(request))
+
+    async def shell(self, *, cwd: str | None = None, user: str | None = None) -> AsyncShell:
+        """Opens a bash that keeps its state from one command to the next. The end of its block ends it.
+
+        Example:
+            async with await sandbox.shell() as shell:
+                await shell.run("cd /tmp; NAME=value")
+                print((await shell.run("echo $NAME in $PWD")).stdout)
+        """
+        query = build_query({"cwd": cwd, "user": user})
+        request: StreamRequest[ShellFrame, bool] = StreamRequest(
+            path=f"{self._path}/shell", query=query, parse=parse_shell_frame
+        )
+        return AsyncShell(await self._transport.streams.open_shell(request))
+
+    async def terminal(
+        self,
+        *,
+        cols: int | None = None,
+        rows: int | None = None,
+        command: str | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+    ) -> AsyncTerminal:
+        """Opens a terminal (PTY), 80 by 24 by default, with a login shell or `command`. The end of its block ends it.
+
+        Raises `ValueError` unless `cols` and `rows` are from 1 to 1000.
+
+        Example:
+            async with await sandbox.terminal(command="top -b -n 1") as terminal:
+                async for data in terminal:
+                    sys.stdout.buffer.write(data)
+        """
+        for name, value in (("cols", cols), ("rows", rows)):
+            if value is not None:
+                require_side(name, value)
+        query = build_query({"cols": cols, "rows": rows, "command": command, "cwd": cwd, "user": user})
+        request: StreamRequest[bytes, TerminalExit] = StreamRequest(
+            path=f"{self._path}/terminal", query=query, parse=parse_terminal_message
+        )
+        return AsyncTerminal(await self._transport.streams.open(request))
 
     async def upload(
         self,
@@ -224,8 +306,15 @@ class AsyncSandboxGuest:
     def _exec_call(
         self, endpoint: str, command: str, timeout: int | None, **options: str | Mapping[str, str] | None
     ) -> Call:
-        timeout_s = DEFAULT_EXEC_TIMEOUT_S if timeout is None else timeout
-        body = {"command": command, "timeout": timeout_s, **options}
+        body = _exec_body(command, timeout, **options)
         # A stream is limited by the time between two pieces instead, so its timeout is that of the client.
-        total_s = self._transport.timeout_s + max(0, timeout_s) if endpoint == "exec" else None
+        total_s = self._exec_timeout_s(body) if endpoint == "exec" else None
         return json_call("POST", f"{self._path}/{endpoint}", body, idempotent=False, timeout_s=total_s)
+
+    def _exec_timeout_s(self, body: Mapping[str, Any]) -> float:
+        timeout_s: float = max(0, body["timeout"])
+        return self._transport.timeout_s + timeout_s
+
+
+def _exec_body(command: str, timeout: int | None, **options: str | Mapping[str, str] | None) -> dict[str, Any]:
+    return {"command": command, "timeout": DEFAULT_EXEC_TIMEOUT_S if timeout is None else timeout, **options}

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, BinaryIO, TypeVar
 
+import httpx
+
 Value = TypeVar("Value")
 
 Listener = Callable[[str], object]
@@ -18,8 +20,11 @@ INTERRUPTS: tuple[type[BaseException], ...] = (asyncio.CancelledError, KeyboardI
 Content = str | bytes | bytearray | memoryview | ByteSource
 """Content of an upload. A text is written as UTF-8."""
 READ_BYTES = 65_536
+StreamTransport = httpx.AsyncBaseTransport
+"""Of WebSockets, which have an event loop in both clients."""
 
 sleep = asyncio.sleep
+Lock = asyncio.Lock
 
 
 async def shielded(work: Callable[[], Coroutine[Any, Any, Value]]) -> Value:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import httpx
 
 from coppice._async.byte_stream import AsyncByteStream
-from coppice._async.runtime import sleep
+from coppice._async.interactive.connection import AsyncStreams
+from coppice._async.runtime import StreamTransport, sleep
 from coppice._core.answers import (
     MAX_BUFFERED_BYTES,
     MAX_ERROR_BODY_BYTES,
@@ -32,15 +33,25 @@ Value = TypeVar("Value")
 
 # Below the service's own limit, so that the client does not send a request on a connection that is being closed.
 _KEEP_ALIVE_S = 4.0
+_SWITCHING_PROTOCOLS = 101
 
 
 class AsyncTransport:
     """Sends requests to one service with one API key. Failed calls raise `CoppiceError`."""
 
-    def __init__(self, settings: Settings, http_transport: httpx.AsyncBaseTransport | None) -> None:
+    streams: AsyncStreams
+    """Opens WebSockets."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        http_transport: httpx.AsyncBaseTransport | None,
+        stream_transport: StreamTransport | None = None,
+    ) -> None:
         self.base_url = settings.base_url
         self.timeout_s = settings.timeout_s
         self.key = settings.key
+        self.streams = AsyncStreams(self, settings, http_transport, stream_transport)
         self._max_retries = settings.max_retries
         self._client = httpx.AsyncClient(
             auth=settings.key,
@@ -58,7 +69,10 @@ class AsyncTransport:
         return max(self.timeout_s, SLOW_CALL_S)
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        try:
+            await self.streams.aclose()
+        finally:
+            await self._client.aclose()
 
     async def call_json(self, call: Call, parse: Callable[[Any], Value]) -> Value:
         """Sends a request and parses its JSON answer. `parse` raises `TypeError` for a value of another shape."""
@@ -72,6 +86,15 @@ class AsyncTransport:
         body = await self._read_body(call, response, deadline)
         return parse_answer(call.label, response, body, parse), response.headers
 
+    async def find_json(self, call: Call, parse: Callable[[Any], Value]) -> Value | None:
+        """Does the same, and returns None when the service answers that there is no such thing."""
+        try:
+            return await self.call_json(call, parse)
+        except CoppiceError as error:
+            if error.status == 404:
+                return None
+            raise
+
     async def call_empty(self, call: Call) -> None:
         """Sends a request and ignores the body of its answer."""
         response = await self._send(call, self._start_deadline(call))
@@ -81,6 +104,10 @@ class AsyncTransport:
         """Sends a request and returns the body of its answer as a stream."""
         response = await self._send(call, Deadline(call.label, self._timeout_of(call)))
         return AsyncByteStream(response, call, call.stall_s or self._timeout_of(call))
+
+    async def call_upgrade(self, call: Call) -> httpx.Response:
+        """Sends a request for another protocol, and returns the answer with the connection."""
+        return await self._send(call, self._start_deadline(call))
 
     def _timeout_of(self, call: Call) -> float:
         return self.timeout_s if call.timeout_s is None else call.timeout_s
@@ -121,7 +148,7 @@ class AsyncTransport:
                 raise failure from error
             failure.__cause__ = error
             return failure
-        if response.is_success:
+        if response.status_code == _SWITCHING_PROTOCOLS if call.upgrades else response.is_success:
             return response
         return build_answer_error(call.label, response, await self._read_prefix(response))
 

@@ -34,6 +34,8 @@ class Call:
     """Default: the timeout of the client."""
     stall_s: float | None = None
     """Maximum time without progress. If given, the request has no other limit while its body is sent."""
+    upgrades: bool = False
+    """True if the answer to the request is another protocol, with status 101."""
     on_retry: Callable[[], None] = lambda: None
     """Called before each retry."""
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import codecs
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -67,6 +64,20 @@ class CommandExit:
     """True if the timeout elapsed and the command was killed."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShellResult:
+    """Result of a command in a shell. An exit code other than zero is a result, not an error."""
+
+    exit_code: int
+    """Exit code of the command."""
+    stdout: str
+    """Standard output."""
+    stderr: str
+    """Standard error."""
+    truncated: bool
+    """True if output beyond 16 Mi characters of a stream was dropped. Listeners still received all of it."""
+
+
 def parse_frame(text: str | bytes, label: str, status: int) -> dict[str, Any]:
     """Parses a frame. Raises the error of an error frame, or `invalid_response`."""
     try:
@@ -96,8 +107,8 @@ def parse_exec_frame(text: str | bytes, label: str, status: int) -> OutputChunk 
     frame = parse_frame(text, label, status)
     try:
         if frame["type"] in ("stdout", "stderr"):
-            return OutputChunk(frame["type"], _text(frame["data"]))
-        return _parse_exit(frame) if frame["type"] == "exit" else None
+            return OutputChunk(frame["type"], read_text(frame["data"]))
+        return parse_exit(frame) if frame["type"] == "exit" else None
     except (KeyError, TypeError, ValueError) as error:
         raise invalid_frame(label, status, error) from error
 
@@ -130,66 +141,17 @@ class CollectedOutput:
         return "".join(self._parts["stderr"])
 
 
-class OutputReading:
-    """Follows the output of a command over any number of connections: nothing is repeated, and gaps are reported."""
-
-    def __init__(self, offset: int, label: str) -> None:
-        self.offset = offset
-        """Where the next event begins."""
-        self.exit: CommandExit | None = None
-        self._label = label
-        decoder = codecs.getincrementaldecoder("utf-8")
-        self._decoders: dict[StreamName, codecs.IncrementalDecoder] = {
-            "stdout": decoder("replace"),
-            "stderr": decoder("replace"),
-        }
-
-    def take(self, text: str) -> list[CommandOutput]:
-        """Returns the output in an event. Sets `exit` at the end of the command."""
-        frame = parse_frame(text, self._label, 200)
-        try:
-            return list(self._read(frame))
-        except (KeyError, TypeError, ValueError) as error:
-            raise invalid_frame(self._label, 200, error) from error
-
-    def _read(self, frame: dict[str, Any]) -> Iterator[CommandOutput]:
-        kind = frame["type"]
-        if kind == "exit":
-            yield from self._flush()
-            self.exit = _parse_exit(frame)
-        elif kind == "dropped":
-            next_offset = _number(frame["next_offset"])
-            dropped = DroppedOutput(next_offset - self.offset, next_offset)
-            self.offset = next_offset
-            yield from self._flush()
-            yield dropped
-        elif kind in ("stdout", "stderr"):
-            data = base64.b64decode(_text(frame["data"]), validate=True)
-            self.offset = _number(frame["offset"]) + len(data)
-            text = self._decoders[kind].decode(data)
-            if text:
-                yield CommandChunk(kind, text, self.offset)
-
-    def _flush(self) -> Iterator[CommandChunk]:
-        """Yields the characters that have begun and do not continue."""
-        for kind, decoder in self._decoders.items():
-            text = decoder.decode(b"", final=True)
-            decoder.reset()
-            if text:
-                yield CommandChunk(kind, text, self.offset)
+def parse_exit(frame: dict[str, Any]) -> CommandExit:
+    return CommandExit(int(read_text(frame["data"])), frame.get("timed_out") is True)
 
 
-def _parse_exit(frame: dict[str, Any]) -> CommandExit:
-    return CommandExit(int(_text(frame["data"])), frame.get("timed_out") is True)
-
-
-def _text(value: Any) -> str:
+def read_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     raise TypeError("a field is not a text")
 
 
-def _number(value: Any) -> int:
+def read_number(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise TypeError("a field is not a number")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from urllib.parse import quote, urlencode
 
 MAX_PORT = 65_535
@@ -55,6 +56,20 @@ def to_page_items(limit: int | None, most: int = MAX_PAGE_ITEMS) -> int | None:
 def format_labels(labels: Mapping[str, str] | None) -> list[str] | None:
     """Returns labels in the form of a query, `key:value`. A sandbox must have all of them to match."""
     return None if labels is None else [f"{key}:{value}" for key, value in labels.items()]
+
+
+def format_time(name: str, time: datetime | str | None) -> str | None:
+    """Returns a time in UTC. A text is sent as it is. Raises `ValueError` for a time without a time zone."""
+    if time is None or isinstance(time, str):
+        return time
+    if time.tzinfo is None:
+        raise ValueError(f"{name} must have a time zone, for example datetime.now(timezone.utc)")
+    return time.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def format_flag(value: bool | None) -> str | None:
+    """Returns a flag in the form of a query."""
+    return None if value is None else str(value).lower()
 
 
 def format_mode(mode: int | str | None) -> str | None:

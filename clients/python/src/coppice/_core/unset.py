@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 
 class Unset(Enum):
@@ -23,3 +23,10 @@ class JsonNull(Enum):
 
 UNSET: Final = Unset.UNSET
 JSON_NULL: Final = JsonNull.JSON_NULL
+
+
+def or_null(value: Any) -> Any:
+    """Returns the member of a request for an option: None sends null, and an option left out is left out."""
+    if value is UNSET:
+        return None
+    return JSON_NULL if value is None else value

@@ -5,20 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
 import httpx
 
 from coppice._core.call import Call
-from coppice._core.paths import build_query, encode_segment, format_labels, require_limit, to_page_items
+from coppice._core.paths import build_query, encode_segment, format_labels, format_time, require_limit, to_page_items
 from coppice._core.records import parse_list, parse_record
 from coppice._core.settings import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_MS, resolve_settings
 from coppice._sync.disks import Disks
 from coppice._sync.images import Images
 from coppice._sync.paged_list import PagedList
 from coppice._sync.registries import Registries
+from coppice._sync.runtime import StreamTransport
 from coppice._sync.sandboxes import Sandboxes
 from coppice._sync.snapshots import Snapshots
 from coppice._sync.transport import Transport
@@ -40,6 +41,7 @@ class Coppice(Disks):
     - `timeout_ms`: maximum time of a call, or of a transfer without progress
     - `max_retries`: maximum number of retries of a request that is safe to repeat
     - `http_transport`: replaces the transport of httpx, for example for a certificate authority or a proxy
+    - `stream_transport`: does the same for WebSockets, which have an event loop in both clients
 
     Raises `ValueError` for an invalid or missing setting. Every call raises `CoppiceError` when it fails. A client
     holds connections: close it, or use it as a context manager.
@@ -55,7 +57,7 @@ class Coppice(Disks):
     sandboxes: Sandboxes
     """Creates, restores, finds and lists sandboxes."""
     snapshots: Snapshots
-    """Lists and deletes snapshots."""
+    """Finds, lists, changes and deletes snapshots."""
     images: Images
     """Lists images and prepares them ahead of their first use."""
     registries: Registries
@@ -71,6 +73,7 @@ class Coppice(Disks):
         timeout_ms: float = DEFAULT_TIMEOUT_MS,
         max_retries: int = DEFAULT_MAX_RETRIES,
         http_transport: httpx.BaseTransport | None = None,
+        stream_transport: StreamTransport | None = None,
     ) -> None:
         settings = resolve_settings(
             api_key=api_key,
@@ -80,7 +83,7 @@ class Coppice(Disks):
             timeout_ms=timeout_ms,
             max_retries=max_retries,
         )
-        self._transport = Transport(settings, http_transport)
+        self._transport = Transport(settings, http_transport, stream_transport)
         self.base_url = settings.base_url
         self.sandboxes = Sandboxes(self._transport)
         self.snapshots = Snapshots(self._transport)
@@ -144,8 +147,8 @@ class Coppice(Disks):
             {
                 "status": status,
                 "label": format_labels(labels),
-                "from": _format_time("from_", from_),
-                "to": _format_time("to", to),
+                "from": format_time("from_", from_),
+                "to": format_time("to", to),
                 "image": image,
                 "limit": to_page_items(limit),
             }
@@ -179,11 +182,3 @@ class Coppice(Disks):
         if not pages:
             raise CoppiceError("the statement has no page", status=200, code="invalid_response")
         return replace(pages[0], lines=everything)
-
-
-def _format_time(name: str, time: datetime | None) -> str | None:
-    if time is None:
-        return None
-    if time.tzinfo is None:
-        raise ValueError(f"{name} must have a time zone, for example datetime.now(timezone.utc)")
-    return time.astimezone(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

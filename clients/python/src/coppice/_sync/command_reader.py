@@ -13,10 +13,10 @@ from coppice._core.frames import (
     MAX_OUTPUT_EVENT_LENGTH,
     CommandExit,
     CommandOutput,
-    OutputReading,
     StreamName,
     ended_early,
 )
+from coppice._core.output_reading import OutputReading
 from coppice._core.paths import build_query
 from coppice._core.retry import Persistence
 from coppice._sync.byte_stream import ByteStream

@@ -184,13 +184,8 @@ class SandboxCommands:
             command = sandbox.commands.get("cmd0123456789abcdef0123")
         """
         path = f"{self._path}/{encode_segment(command_id, 'the command id')}"
-        try:
-            call = Call(method="GET", path=path, idempotent=True)
-            return self._build(self._transport.call_json(call, _parse_command))
-        except CoppiceError as error:
-            if error.status == 404:
-                return None
-            raise
+        call = Call(method="GET", path=path, idempotent=True)
+        return self._transport.find_json(call, self._parse)
 
     def list(
         self, *, state: CommandState | None = None, tag: str | None = None, limit: int | None = None

@@ -14,7 +14,6 @@ from coppice._sync.paged_list import PagedList
 from coppice._sync.runtime import Content
 from coppice._sync.transport import Transport
 from coppice._sync.upload import send_content
-from coppice.errors import CoppiceError
 from coppice.models import DiskInfo, DiskSnapshotInfo
 
 DiskImageFormat = Literal["raw", "qcow2"]
@@ -47,12 +46,8 @@ class Disks:
         Example:
             disk = client.get_disk("data")
         """
-        try:
-            return self._call(Call(method="GET", path=disk_path(name), idempotent=True))
-        except CoppiceError as error:
-            if error.status == 404:
-                return None
-            raise
+        call = Call(method="GET", path=disk_path(name), idempotent=True)
+        return self._transport.find_json(call, parse_record(DiskInfo))
 
     def list_disks(self, *, limit: int | None = None) -> PagedList[DiskInfo]:
         """Lists disks, newest first, as the service last saw them.

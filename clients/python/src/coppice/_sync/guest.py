@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from coppice._core.answers import MAX_BUFFERED_BYTES, too_large
-from coppice._core.call import Call, json_call
+from coppice._core.call import Call, encode_json, json_call
+from coppice._core.frames import CommandExit, OutputChunk
 from coppice._core.paths import (
     MAX_PAGE_FILES,
     build_query,
@@ -17,9 +19,16 @@ from coppice._core.paths import (
     to_page_items,
 )
 from coppice._core.records import parse_list, parse_record
+from coppice._streams.messages import TerminalExit, parse_spawn_message, parse_terminal_message, require_side
+from coppice._streams.shell_runs import ShellFrame, parse_shell_frame
+from coppice._streams.stream_connection import StreamRequest
 from coppice._sync.byte_stream import ByteStream
 from coppice._sync.command_stream import CommandStream, exec_with_listeners
 from coppice._sync.commands import SandboxCommands
+from coppice._sync.files import SandboxFiles
+from coppice._sync.interactive.shell import Shell
+from coppice._sync.interactive.spawned_command import SpawnedCommand
+from coppice._sync.interactive.terminal import Terminal
 from coppice._sync.paged_list import PagedList
 from coppice._sync.runtime import Content, Listener
 from coppice._sync.transport import Transport
@@ -39,7 +48,11 @@ class SandboxGuest:
     commands: SandboxCommands
     """Its commands that outlive their client."""
 
+    files: SandboxFiles
+    """Its files, apart from uploads, downloads and lists, which are methods of the sandbox."""
+
     def __init__(self, transport: Transport, path: str) -> None:
+        self.files = SandboxFiles(transport, path)
         self.commands = SandboxCommands(transport, path)
         self._transport = transport
         self._path = path
@@ -94,6 +107,75 @@ class SandboxGuest:
         """
         call = self._exec_call("exec/stream", command, timeout, cwd=cwd, env=env, user=user, stdin=stdin)
         return CommandStream(self._transport, call)
+
+    def spawn(
+        self,
+        command: str,
+        *,
+        timeout: int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+    ) -> SpawnedCommand:
+        """Starts a command with open standard input, for a dialogue with it. The end of its block kills it.
+
+        `timeout` is in seconds, 30 by default; the command is then killed, and its exit code is 124.
+
+        Example:
+            with sandbox.spawn("cat") as command:
+                command.stdin.write("text")
+                command.stdin.end()
+                print(command.wait())
+        """
+        body = _exec_body(command, timeout, cwd=cwd, env=env, user=user)
+        request: StreamRequest[OutputChunk, CommandExit] = StreamRequest(
+            path=f"{self._path}/exec/ws",
+            parse=parse_spawn_message,
+            first=encode_json(body).decode(),
+            stall_s=self._exec_timeout_s(body),
+        )
+        return SpawnedCommand(self._transport.streams.open(request))
+
+    def shell(self, *, cwd: str | None = None, user: str | None = None) -> Shell:
+        """Opens a bash that keeps its state from one command to the next. The end of its block ends it.
+
+        Example:
+            with sandbox.shell() as shell:
+                shell.run("cd /tmp; NAME=value")
+                print(shell.run("echo $NAME in $PWD").stdout)
+        """
+        query = build_query({"cwd": cwd, "user": user})
+        request: StreamRequest[ShellFrame, bool] = StreamRequest(
+            path=f"{self._path}/shell", query=query, parse=parse_shell_frame
+        )
+        return Shell(self._transport.streams.open_shell(request))
+
+    def terminal(
+        self,
+        *,
+        cols: int | None = None,
+        rows: int | None = None,
+        command: str | None = None,
+        cwd: str | None = None,
+        user: str | None = None,
+    ) -> Terminal:
+        """Opens a terminal (PTY), 80 by 24 by default, with a login shell or `command`. The end of its block ends it.
+
+        Raises `ValueError` unless `cols` and `rows` are from 1 to 1000.
+
+        Example:
+            with sandbox.terminal(command="top -b -n 1") as terminal:
+                for data in terminal:
+                    sys.stdout.buffer.write(data)
+        """
+        for name, value in (("cols", cols), ("rows", rows)):
+            if value is not None:
+                require_side(name, value)
+        query = build_query({"cols": cols, "rows": rows, "command": command, "cwd": cwd, "user": user})
+        request: StreamRequest[bytes, TerminalExit] = StreamRequest(
+            path=f"{self._path}/terminal", query=query, parse=parse_terminal_message
+        )
+        return Terminal(self._transport.streams.open(request))
 
     def upload(
         self,
@@ -225,8 +307,15 @@ class SandboxGuest:
     def _exec_call(
         self, endpoint: str, command: str, timeout: int | None, **options: str | Mapping[str, str] | None
     ) -> Call:
-        timeout_s = DEFAULT_EXEC_TIMEOUT_S if timeout is None else timeout
-        body = {"command": command, "timeout": timeout_s, **options}
+        body = _exec_body(command, timeout, **options)
         # A stream is limited by the time between two pieces instead, so its timeout is that of the client.
-        total_s = self._transport.timeout_s + max(0, timeout_s) if endpoint == "exec" else None
+        total_s = self._exec_timeout_s(body) if endpoint == "exec" else None
         return json_call("POST", f"{self._path}/{endpoint}", body, idempotent=False, timeout_s=total_s)
+
+    def _exec_timeout_s(self, body: Mapping[str, Any]) -> float:
+        timeout_s: float = max(0, body["timeout"])
+        return self._transport.timeout_s + timeout_s
+
+
+def _exec_body(command: str, timeout: int | None, **options: str | Mapping[str, str] | None) -> dict[str, Any]:
+    return {"command": command, "timeout": DEFAULT_EXEC_TIMEOUT_S if timeout is None else timeout, **options}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, TypeVar
+
+import httpx
 
 Value = TypeVar("Value")
 
@@ -17,8 +20,11 @@ INTERRUPTS: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit)
 Content = str | bytes | bytearray | memoryview | ByteSource
 """Content of an upload. A text is written as UTF-8."""
 READ_BYTES = 65_536
+StreamTransport = httpx.AsyncBaseTransport
+"""Of WebSockets, which have an event loop in both clients."""
 
 sleep = time.sleep
+Lock = threading.Lock
 
 
 def shielded(work: Callable[[], Value]) -> Value:

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from coppice._core.call import Call
-from coppice._core.paths import build_query, format_labels, require_limit, sandbox_path, to_page_items
+from coppice._core.paths import build_query, format_labels, format_time, require_limit, sandbox_path, to_page_items
 from coppice._core.records import parse_list
-from coppice._core.unset import JSON_NULL, UNSET, Unset
+from coppice._core.unset import UNSET, Unset, or_null
 from coppice._sync.creation import create_sandbox, parse_sandbox
 from coppice._sync.paged_list import PagedList
 from coppice._sync.sandbox import Sandbox
 from coppice._sync.transport import Transport
-from coppice.errors import CoppiceError
 from coppice.models import CredentialWithRules, NetworkRules
 
 DEFAULT_IMAGE = "node:22-slim"
@@ -30,13 +30,17 @@ class Sandboxes:
         self,
         *,
         image: str = DEFAULT_IMAGE,
+        name: str | None = None,
         vcpus: int | None = None,
         mem_mib: int | None = None,
         disk_mib: int | None = None,
         timeout: int | None = None,
         labels: Mapping[str, str] | None = None,
         max_lifetime: int | None = None,
+        expires_at: datetime | str | None = None,
         auto_hibernate: bool | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
         network: NetworkRules | None = None,
         network_profile: str | None = None,
         credentials: Mapping[str, str] | None = None,
@@ -50,9 +54,13 @@ class Sandboxes:
         """Creates a sandbox and returns when it can run a command. The service has defaults for settings left out.
 
         - `image`: pinned OCI image reference; without a tag, or with `latest`, it is refused
+        - `name`: 1-64 characters, which no other sandbox of the team may have until this one ends
         - `vcpus` (1), `mem_mib` (1024), `disk_mib` (4096): its shape
         - `timeout` (300): idle seconds after which it is destroyed, or hibernated with `auto_hibernate`; 0 means never
         - `max_lifetime`: seconds after which it is destroyed even if it is in use
+        - `expires_at`: time at which it is destroyed even if it is in use; a text is ISO 8601 with its offset
+        - `env`: environment variables of its processes, which the service stores encrypted and never returns
+        - `cwd`: where its processes and relative paths of files start
         - `network` or `network_profile`: what it may connect to
         - `credentials`, `credentials_v2`: secrets by service, which the host adds to its requests
         - `disk`: persistent disk at `/workspace`; with `fork_from_disk` and `disk_snapshot`, name of the new disk
@@ -67,13 +75,17 @@ class Sandboxes:
         """
         body = {
             "image": image,
+            "name": name,
             "vcpus": vcpus,
             "mem_mib": mem_mib,
             "disk_mib": disk_mib,
             "timeout": timeout,
             "labels": labels,
             "max_lifetime": max_lifetime,
+            "expires_at": format_time("expires_at", expires_at),
             "auto_hibernate": auto_hibernate,
+            "env": env,
+            "cwd": cwd,
             "network": network,
             "network_profile": network_profile,
             "credentials": credentials,
@@ -89,10 +101,14 @@ class Sandboxes:
         self,
         snapshot_id: str,
         *,
+        name: str | None = None,
         timeout: int | None = None,
         labels: Mapping[str, str] | None = None,
         max_lifetime: int | Unset | None = UNSET,
+        expires_at: datetime | str | None = None,
         auto_hibernate: bool | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Unset | None = UNSET,
         network: NetworkRules | None = None,
         network_profile: str | None = None,
         credentials: Mapping[str, str] | None = None,
@@ -104,25 +120,28 @@ class Sandboxes:
         """Creates a sandbox from a snapshot and returns when it can run a command.
 
         It has the memory, the processes and the files of the snapshot. A setting left out has the value of the
-        snapshot's sandbox, except credentials. `max_lifetime=None` means no limit. `disk` is the name of the new disk,
-        if the snapshot's sandbox had a disk.
+        snapshot's sandbox, except name, end and credentials. `max_lifetime=None` means no limit, and `cwd=None` the
+        directory of the image. `disk` is the name of the new disk, if the snapshot's sandbox had a disk.
 
         Example:
             sandbox = client.sandboxes.restore(snapshot.id, timeout=600)
         """
-        body: dict[str, Any] = {
+        body = {
             "snapshot_id": snapshot_id,
+            "name": name,
             "timeout": timeout,
             "labels": labels,
+            "max_lifetime": or_null(max_lifetime),
+            "expires_at": format_time("expires_at", expires_at),
             "auto_hibernate": auto_hibernate,
+            "env": env,
+            "cwd": or_null(cwd),
             "network": network,
             "network_profile": network_profile,
             "credentials": credentials,
             "credentials_v2": credentials_v2,
             "disk": disk,
         }
-        if max_lifetime is not UNSET:
-            body["max_lifetime"] = JSON_NULL if max_lifetime is None else max_lifetime
         record = create_sandbox(self._transport, "/v1/runs/restore", body, idempotency_key)
         return Sandbox(self._transport, record, keep=keep)
 
@@ -133,22 +152,19 @@ class Sandboxes:
             sandbox = client.sandboxes.get("run0123456789abcdef0123")
         """
         call = Call(method="GET", path=sandbox_path(sandbox_id), idempotent=True)
-        try:
-            return Sandbox(self._transport, self._transport.call_json(call, parse_sandbox))
-        except CoppiceError as error:
-            if error.status == 404:
-                return None
-            raise
+        return self._transport.find_json(call, self._parse)
 
     def list(
         self,
         *,
         status: str | Sequence[str] | None = None,
+        name: str | None = None,
         labels: Mapping[str, str] | None = None,
         team: str | None = None,
         limit: int | None = None,
     ) -> PagedList[Sandbox]:
-        """Lists sandboxes, newest first: by default all that have not ended. Those listed have all the labels.
+        """Lists sandboxes, newest first: by default all that have not ended. Those listed have the name and all
+        the labels.
 
         `limit` is the maximum number over all pages.
 
@@ -158,7 +174,13 @@ class Sandboxes:
         """
         require_limit(limit)
         query = build_query(
-            {"status": status, "label": format_labels(labels), "team": team, "limit": to_page_items(limit)}
+            {
+                "status": status,
+                "name": name,
+                "label": format_labels(labels),
+                "team": team,
+                "limit": to_page_items(limit),
+            }
         )
         return PagedList(self._transport, path="/v1/runs", query=query, parse_page=parse_list(self._parse), limit=limit)
 

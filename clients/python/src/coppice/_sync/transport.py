@@ -26,22 +26,33 @@ from coppice._core.call import SLOW_CALL_S, Call, Deadline
 from coppice._core.retry import build_connection_error, retry_delay_s
 from coppice._core.settings import Settings
 from coppice._sync.byte_stream import ByteStream
-from coppice._sync.runtime import sleep
+from coppice._sync.interactive.connection import Streams
+from coppice._sync.runtime import StreamTransport, sleep
 from coppice.errors import CoppiceError
 
 Value = TypeVar("Value")
 
 # Below the service's own limit, so that the client does not send a request on a connection that is being closed.
 _KEEP_ALIVE_S = 4.0
+_SWITCHING_PROTOCOLS = 101
 
 
 class Transport:
     """Sends requests to one service with one API key. Failed calls raise `CoppiceError`."""
 
-    def __init__(self, settings: Settings, http_transport: httpx.BaseTransport | None) -> None:
+    streams: Streams
+    """Opens WebSockets."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        http_transport: httpx.BaseTransport | None,
+        stream_transport: StreamTransport | None = None,
+    ) -> None:
         self.base_url = settings.base_url
         self.timeout_s = settings.timeout_s
         self.key = settings.key
+        self.streams = Streams(self, settings, http_transport, stream_transport)
         self._max_retries = settings.max_retries
         self._client = httpx.Client(
             auth=settings.key,
@@ -59,7 +70,10 @@ class Transport:
         return max(self.timeout_s, SLOW_CALL_S)
 
     def close(self) -> None:
-        self._client.close()
+        try:
+            self.streams.close()
+        finally:
+            self._client.close()
 
     def call_json(self, call: Call, parse: Callable[[Any], Value]) -> Value:
         """Sends a request and parses its JSON answer. `parse` raises `TypeError` for a value of another shape."""
@@ -73,6 +87,15 @@ class Transport:
         body = self._read_body(call, response, deadline)
         return parse_answer(call.label, response, body, parse), response.headers
 
+    def find_json(self, call: Call, parse: Callable[[Any], Value]) -> Value | None:
+        """Does the same, and returns None when the service answers that there is no such thing."""
+        try:
+            return self.call_json(call, parse)
+        except CoppiceError as error:
+            if error.status == 404:
+                return None
+            raise
+
     def call_empty(self, call: Call) -> None:
         """Sends a request and ignores the body of its answer."""
         response = self._send(call, self._start_deadline(call))
@@ -82,6 +105,10 @@ class Transport:
         """Sends a request and returns the body of its answer as a stream."""
         response = self._send(call, Deadline(call.label, self._timeout_of(call)))
         return ByteStream(response, call, call.stall_s or self._timeout_of(call))
+
+    def call_upgrade(self, call: Call) -> httpx.Response:
+        """Sends a request for another protocol, and returns the answer with the connection."""
+        return self._send(call, self._start_deadline(call))
 
     def _timeout_of(self, call: Call) -> float:
         return self.timeout_s if call.timeout_s is None else call.timeout_s
@@ -122,7 +149,7 @@ class Transport:
                 raise failure from error
             failure.__cause__ = error
             return failure
-        if response.is_success:
+        if response.status_code == _SWITCHING_PROTOCOLS if call.upgrades else response.is_success:
             return response
         return build_answer_error(call.label, response, self._read_prefix(response))
 

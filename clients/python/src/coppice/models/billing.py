@@ -65,7 +65,7 @@ class HistoryEntry:
     """One of: destroyed, failed."""
     status_reason: str | None = None
     """
-    One of: requested, idle_timeout, max_lifetime, guest_shutdown, guest_panic, vm_lost, create_failed,
+    One of: requested, idle_timeout, max_lifetime, expires_at, guest_shutdown, guest_panic, vm_lost, create_failed,
     control_restarted.
     """
     team_id: str

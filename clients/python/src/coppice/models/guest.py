@@ -69,6 +69,50 @@ class FileEntry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FileInfo:
+    """A file or directory with its owner."""
+
+    name: str
+    path: str
+    type: str
+    """One of: file, dir, symlink, other."""
+    size: float
+    mode: str
+    mtime: str
+    target: str | None = None
+    """Target of a symlink."""
+    uid: int
+    gid: int
+    user: str | None = None
+    """Name of the owner, if the sandbox's /etc/passwd has one."""
+    group: str | None = None
+    """Name of the group, if the sandbox's /etc/group has one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileLink:
+    """A link to a file."""
+
+    url: str = field(repr=False)
+    """
+    Anyone with this URL can read or write the file until it expires, its API key is revoked, or the sandbox has ended:
+    treat it as a password.
+    """
+    expires_at: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UnpackResult:
+    """Result of an archive that was unpacked."""
+
+    path: str
+    """The directory."""
+    entries: int
+    size: int
+    """Bytes of all files."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PreviewInfo:
     """A link that gives its holder access to a port of a sandbox, without the link."""
 

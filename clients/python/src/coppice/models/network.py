@@ -55,7 +55,7 @@ class NetworkInfo:
     counters: NetworkCounters | None = None
     """
     Since the sandbox was started, resumed or rolled back. All but the bytes start again at 0 when the runner or its
-    egress process restarts. Null while the sandbox is hibernated, or when the counters are unavailable.
+    egress process restarts. None while the sandbox is hibernated, or when the counters are unavailable.
     """
     warnings: list[str]
     """After a change: rules that have no effect."""

@@ -56,11 +56,13 @@ class SandboxInfo:
     """One of: creating, running, hibernated, destroyed, failed."""
     status_reason: str | None = None
     """
-    Why the sandbox ended; None until then. One of: requested, idle_timeout, max_lifetime, guest_shutdown, guest_panic,
-    vm_lost, create_failed, control_restarted.
+    Why the sandbox ended; None until then. One of: requested, idle_timeout, max_lifetime, expires_at, guest_shutdown,
+    guest_panic, vm_lost, create_failed, control_restarted.
     """
     operation: str | None = None
     """The operation that runs now. One of: forking, snapshotting, hibernating, resuming, rolling_back, destroying."""
+    name: str | None = None
+    """Chosen by the caller; None without one."""
     team_id: str
     """The team that owns the sandbox: that of the key that created it."""
     image: str
@@ -73,9 +75,16 @@ class SandboxInfo:
     """Idle seconds after which the sandbox is destroyed (with auto_hibernate: hibernated); 0 for never."""
     max_lifetime: int | None = None
     """Seconds after creation at which the sandbox is destroyed, whatever requests are open."""
+    ends_at: str | None = None
+    """The expires_at of a request: when the sandbox is destroyed, whatever requests are open; None without one."""
     expires_at: str | None = None
-    """When the sandbox is destroyed or hibernated if no further request uses it; None if never."""
+    """
+    When the sandbox is destroyed or hibernated if no further request uses it: the earliest of its idle timeout,
+    max_lifetime and ends_at; None if never.
+    """
     auto_hibernate: bool
+    cwd: str | None = None
+    """Chosen by the caller; None for the directory of the image."""
     disk: SandboxDiskInfo | None = None
     """The disk at `/workspace`; None without one."""
     labels: dict[str, str]
@@ -152,6 +161,8 @@ class SnapshotInfo:
     bound_to: dict[str, str]
     """What a machine needs to restore the snapshot: for example versions of QEMU and the kernel."""
     created_at: str
+    expires_at: str | None = None
+    """When the snapshot is deleted; None for never."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
