@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from coppice import CoppiceError
 from loopback import DESTROYED, SANDBOX_ID, TEST_KEY, LoopbackServer, Reply, Seen, wait_until, wire_record
 
 DEADLINE_S = 30.0
@@ -156,3 +157,119 @@ async def test_an_upload_takes_an_asynchronous_iterable(server: LoopbackServer) 
         sandbox = await client.sandboxes.create()
         await sandbox.upload("/f", Source())
     assert server.last.body == b"ab"
+
+
+class Undying:
+    """Creates sandboxes and refuses to destroy them."""
+
+    def __init__(self, server: LoopbackServer) -> None:
+        self.deletes = 0
+        server.on_request(self._answer)
+
+    def _answer(self, seen: Seen, reply: Reply) -> None:
+        if seen.method == "DELETE":
+            self.deletes += 1
+            reply.error(500, "internal")
+        else:
+            reply.json(wire_record(), 201)
+
+
+def test_the_error_of_a_block_counts_not_that_of_its_end(
+    server: LoopbackServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    Undying(server)
+    with server.client() as client:
+        for error in (KeyError("in the block"), KeyboardInterrupt()):
+            with pytest.raises(type(error)) as caught:
+                with client.sandboxes.create():
+                    raise error
+            assert caught.value is error
+        with pytest.raises(CoppiceError):
+            with client.sandboxes.create():
+                pass
+    assert [record.name for record in caplog.records if record.levelname == "WARNING"] == ["coppice", "coppice"]
+    assert SANDBOX_ID in caplog.text
+
+
+async def test_a_cancellation_is_not_replaced_by_an_error_of_the_end(server: LoopbackServer) -> None:
+    service = Undying(server)
+
+    async def work() -> None:
+        async with server.async_client() as client, await client.sandboxes.create():
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    while len(server.seen) == 0:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert service.deletes == 1
+
+
+async def test_a_second_cancellation_waits_for_the_end_of_the_sandbox(server: LoopbackServer) -> None:
+    deleting, may_delete = threading.Event(), threading.Event()
+    answered: list[bool] = []
+
+    def answer(seen: Seen, reply: Reply) -> None:
+        if seen.method == "DELETE":
+            deleting.set()
+            may_delete.wait(DEADLINE_S)
+            reply.json(DESTROYED)
+            answered.append(True)
+        else:
+            reply.json(wire_record(), 201)
+
+    server.on_request(answer)
+
+    async def work() -> None:
+        async with server.async_client() as client, await client.sandboxes.create():
+            await asyncio.sleep(60)
+
+    task = asyncio.create_task(work())
+    while len(server.seen) == 0:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    task.cancel()
+    await asyncio.to_thread(deleting.wait, DEADLINE_S)
+    task.cancel()
+    await asyncio.sleep(0.1)
+    assert not task.done()
+    may_delete.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.to_thread(wait_until, lambda: answered == [True])
+
+
+async def test_a_cancelled_fork_destroys_its_children(server: LoopbackServer) -> None:
+    forking, may_fork = threading.Event(), threading.Event()
+    keys: list[str] = []
+    children = [wire_record(id="run1"), wire_record(id="run2")]
+
+    def answer(seen: Seen, reply: Reply) -> None:
+        if seen.url.endswith("/fork"):
+            keys.append(seen.headers["idempotency-key"])
+            forking.set()
+            may_fork.wait(DEADLINE_S)
+            reply.json(children, 201)
+        else:
+            reply.json(DESTROYED if seen.method == "DELETE" else wire_record(), 201)
+
+    server.on_request(answer)
+    async with server.async_client() as client:
+        sandbox = await client.sandboxes.create()
+        for key in (None, "mine"):
+            forking.clear()
+            may_fork.clear()
+            task = asyncio.create_task(sandbox.fork(2, idempotency_key=key))
+            await asyncio.to_thread(forking.wait, DEADLINE_S)
+            task.cancel()
+            may_fork.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+    assert (len(keys), keys[0] == keys[1], keys[2]) == (3, True, "mine")
+    assert [line for line in server.lines if line.startswith("DELETE")] == [
+        "DELETE /v1/runs/run1",
+        "DELETE /v1/runs/run2",
+    ]

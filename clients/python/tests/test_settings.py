@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coppice import DEFAULT_BASE_URL, AsyncCoppice, Coppice
-from loopback import TEST_KEY
+from coppice import DEFAULT_BASE_URL, AsyncCoppice, Coppice, CoppiceError
+from loopback import SANDBOX_ID, TEST_KEY, LoopbackServer, wire_record
 
 
 def test_the_key_comes_from_the_option_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,10 +40,14 @@ def test_the_address_is_the_first_that_is_set(monkeypatch: pytest.MonkeyPatch) -
         ({"base_url": "x"}, "base_url must be an http or https address"),
         ({"base_url": "https://"}, "base_url must be an http or https address"),
         ({"base_url": "https://[::1"}, "base_url must be an http or https address"),
+        ({"base_url": "https://x y"}, "base_url must be an http or https address"),
         ({"base_url": "https://user:pass@x"}, "must not contain a user"),
         ({"base_url": "https://x/?a=b"}, "a query"),
         ({"base_url": "http://sandboxes.example"}, "plain HTTP"),
         ({"base_url": "http://127.0.0.1.example"}, "plain HTTP"),
+        ({"base_url": "http://127.999.1.1"}, "base_url must be an http or https address"),
+        ({"base_url": "http://localhost.example"}, "plain HTTP"),
+        ({"base_url": "https://127.0.0.1\\.example"}, "base_url must be an http or https address"),
         ({"base_url_template": "https://x"}, "must hold {region}"),
         ({"timeout_ms": 0}, "timeout_ms"),
         ({"timeout_ms": float("nan")}, "timeout_ms"),
@@ -71,3 +75,45 @@ def test_a_region_needs_a_key_that_names_it() -> None:
     with pytest.raises(ValueError, match="names no region") as caught:
         Coppice(api_key="another-key", base_url_template="https://{region}.example")
     assert "another-key" not in str(caught.value)
+
+
+def test_a_password_in_a_wrong_address_is_not_shown() -> None:
+    with pytest.raises(ValueError, match="base_url must be an http or https address") as caught:
+        Coppice(api_key=TEST_KEY, base_url="user:secret@host")
+    assert "secret" not in str(caught.value)
+
+
+def test_plain_http_uses_no_proxy_of_the_environment(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopbackServer() as proxy:
+        proxy.answer_json([])
+        server.answer_json([])
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        with server.client() as client:
+            assert client.network_profiles() == []
+            server.on_socket(lambda peer: peer.next() and None)
+            sandbox = client.sandboxes.get(SANDBOX_ID)
+            assert sandbox is not None
+            sandbox.spawn("true").close()
+        assert (len(server.seen), proxy.seen) == (3, [])
+
+
+def test_https_uses_a_tunnel_of_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LoopbackServer() as proxy:
+        proxy.answer_json({}, 403)
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        with Coppice(api_key=TEST_KEY, base_url="https://sandboxes.example") as client:
+            with pytest.raises(CoppiceError) as caught:
+                client.usage()
+        assert caught.value.code == "connection_failed"
+        assert proxy.last.method == "CONNECT"
+        assert TEST_KEY not in str(proxy.seen)
+
+
+def test_an_idempotency_key_that_is_no_header_is_refused(server: LoopbackServer) -> None:
+    server.answer_json(wire_record(), 201)
+    with server.client() as client:
+        for wrong in ("", "a b", "a\nb", "é"):
+            with pytest.raises(ValueError, match="idempotency_key"):
+                client.sandboxes.create(idempotency_key=wrong)
+    assert server.seen == []

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import multiprocessing
 import signal
 import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from coppice import AsyncSandbox, Coppice, CoppiceError, Sandbox
+from coppice import AsyncSandbox, Coppice, CoppiceError, OutputChunk, Sandbox
 from coppice._async.client import AsyncCoppice
+from coppice._core.frames import CollectedOutput
 from coppice._streams import stream_connection, unread_queue
 from loopback import SANDBOX_ID, TEST_KEY, LoopbackServer, wait_until
 from socket_peer import SocketPeer, script
@@ -416,3 +419,46 @@ def test_a_replaced_transport_is_not_bypassed(server: LoopbackServer) -> None:
     both = {"http_transport": httpx.HTTPTransport(), "stream_transport": httpx.AsyncHTTPTransport()}
     with server.client(**both) as client:
         assert sync_sandbox(client).spawn("true").wait().exit_code == 0
+
+
+def test_a_closed_client_starts_no_thread(server: LoopbackServer) -> None:
+    server.on_socket(script())
+    with server.client() as client:
+        sandbox = sync_sandbox(client)
+    with pytest.raises(RuntimeError, match="closed"):
+        sandbox.spawn("true")
+    assert stream_threads() == []
+
+
+def test_no_log_and_no_repr_has_the_input_of_a_command(
+    server: LoopbackServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+
+    def serve(peer: SocketPeer) -> None:
+        peer.connection.recv(65_536)
+        peer.connection.recv(65_536)
+        peer.end(END)
+
+    server.on_socket(serve)
+    with server.client() as client, sync_sandbox(client).spawn("true", env={"A": "secret-1"}) as command:
+        command.stdin.write("secret-2")
+        command.wait()
+        texts = [repr(command), repr(vars(command)), repr(vars(command._connection)), caplog.text]
+    assert caplog.records != []
+    for text in texts:
+        assert "secret-" not in text
+        assert TEST_KEY not in text
+    request = stream_connection.StreamRequest[Any, Any](path="/p", parse=lambda *_: None, first="secret")
+    assert "secret" not in repr(request)
+
+
+def test_collected_output_takes_no_more_memory_than_its_text() -> None:
+    collected = CollectedOutput()
+    tracemalloc.start()
+    for _ in range(500_000):
+        collected.add(OutputChunk("stdout", "ab"))
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(collected.stdout) == 1_000_000
+    assert size_bytes < 8_000_000

@@ -7,7 +7,8 @@ class CoppiceError(Exception):
     """The error of every failed call. An invalid argument is a `TypeError` or a `ValueError` instead.
 
     Codes of the service are listed in docs/reference/errors.md. The client adds `connection_refused`,
-    `connection_failed`, `timeout`, `invalid_response` and `response_too_large`.
+    `connection_failed`, `timeout`, `invalid_response` and `response_too_large`; for a spawned command, a shell and a
+    terminal also `no_websocket`, `reader_too_slow`, `closed` and `shell_closed`.
 
     Example:
         try:

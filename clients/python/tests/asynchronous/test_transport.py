@@ -137,6 +137,41 @@ async def test_an_endless_answer_in_small_pieces_is_a_timeout(server: LoopbackSe
     assert time.monotonic() - started_s < 3
 
 
+async def test_an_endless_error_in_small_pieces_ends_with_the_timeout(server: LoopbackServer) -> None:
+    def drip(_: Seen, reply: Reply) -> None:
+        reply.begin(500, {"content-length": "1000000"})
+        for _number in range(1000):
+            reply._handler.wfile.write(b" ")
+            time.sleep(0.02)
+
+    server.on_request(drip)
+    started_s = time.monotonic()
+    async with server.async_client(timeout_ms=300) as client:
+        with pytest.raises(CoppiceError) as caught:
+            await client.usage()
+    assert caught.value.code == "http_500"
+    assert time.monotonic() - started_s < 3
+
+
+async def test_an_event_of_endless_lines_is_refused(server: LoopbackServer) -> None:
+    def endless(seen: Seen, reply: Reply) -> None:
+        if not seen.url.endswith("/stream"):
+            reply.json(wire_record(), 201)
+            return
+        reply.begin(200, {"transfer-encoding": "chunked"})
+        for _number in range(20):
+            reply.chunk(b"data: x\n" * 131_072)
+        reply.wait_for_end()
+
+    server.on_request(endless)
+    async with server.async_client() as client:
+        sandbox = await client.sandboxes.create()
+        with pytest.raises(CoppiceError, match="an event has over") as caught:
+            async for _ in sandbox.stream("yes"):
+                pass
+    assert caught.value.code == "invalid_response"
+
+
 async def test_an_error_after_the_status_line_is_reported(server: LoopbackServer) -> None:
     body = b'{"error":{"code":"guest_unreachable","message":"gone"}}'
 

@@ -138,6 +138,41 @@ def test_an_endless_answer_in_small_pieces_is_a_timeout(server: LoopbackServer) 
     assert time.monotonic() - started_s < 3
 
 
+def test_an_endless_error_in_small_pieces_ends_with_the_timeout(server: LoopbackServer) -> None:
+    def drip(_: Seen, reply: Reply) -> None:
+        reply.begin(500, {"content-length": "1000000"})
+        for _number in range(1000):
+            reply._handler.wfile.write(b" ")
+            time.sleep(0.02)
+
+    server.on_request(drip)
+    started_s = time.monotonic()
+    with server.client(timeout_ms=300) as client:
+        with pytest.raises(CoppiceError) as caught:
+            client.usage()
+    assert caught.value.code == "http_500"
+    assert time.monotonic() - started_s < 3
+
+
+def test_an_event_of_endless_lines_is_refused(server: LoopbackServer) -> None:
+    def endless(seen: Seen, reply: Reply) -> None:
+        if not seen.url.endswith("/stream"):
+            reply.json(wire_record(), 201)
+            return
+        reply.begin(200, {"transfer-encoding": "chunked"})
+        for _number in range(20):
+            reply.chunk(b"data: x\n" * 131_072)
+        reply.wait_for_end()
+
+    server.on_request(endless)
+    with server.client() as client:
+        sandbox = client.sandboxes.create()
+        with pytest.raises(CoppiceError, match="an event has over") as caught:
+            for _ in sandbox.stream("yes"):
+                pass
+    assert caught.value.code == "invalid_response"
+
+
 def test_an_error_after_the_status_line_is_reported(server: LoopbackServer) -> None:
     body = b'{"error":{"code":"guest_unreachable","message":"gone"}}'
 

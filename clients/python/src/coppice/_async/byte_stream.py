@@ -57,7 +57,7 @@ class AsyncByteStream:
 
     async def events(self, max_length: int) -> AsyncIterator[str]:
         """Yields the data of server-sent events."""
-        splitter = EventSplitter()
+        splitter = EventSplitter(max_length)
         async for line in self.lines(max_length):
             data = splitter.feed(line)
             if data is not None:

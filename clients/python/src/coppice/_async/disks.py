@@ -46,7 +46,7 @@ class AsyncDisks:
             disk = await client.get_disk("data")
         """
         call = Call(method="GET", path=disk_path(name), idempotent=True)
-        return await self._transport.find_json(call, parse_record(DiskInfo))
+        return await self._transport.find_json(call, _parse_disk)
 
     def list_disks(self, *, limit: int | None = None) -> AsyncPagedList[DiskInfo]:
         """Lists disks, newest first, as the service last saw them.

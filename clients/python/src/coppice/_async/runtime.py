@@ -28,8 +28,14 @@ Lock = asyncio.Lock
 
 
 async def shielded(work: Callable[[], Coroutine[Any, Any, Value]]) -> Value:
-    """Does work that a cancellation of the caller does not interrupt."""
-    return await asyncio.shield(asyncio.ensure_future(work()))
+    """Does work that a cancellation of the caller does not interrupt. A second cancellation stops the wait for it."""
+    task = asyncio.ensure_future(work())
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        # The connections of the work must not be closed before its end.
+        await asyncio.wait([task])
+        raise
 
 
 async def call_listener(listener: Listener | None, text: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 
+from coppice._async.creation import call_once
 from coppice._async.forks import AsyncForkError, parse_children
 from coppice._async.runtime import shielded
 from coppice._async.state import AsyncSandboxState
@@ -18,6 +20,7 @@ from coppice.audit import AuditEntry, parse_audit_line
 from coppice.errors import CoppiceError
 from coppice.models import AuditHead, DestroyResult, SandboxInfo, SandboxTree
 
+_LOGGER = logging.getLogger("coppice")
 _ENDED = ("destroyed", "failed")
 # In characters. An entry holds a command of at most 1 MiB, which JSON escapes make longer.
 _MAX_AUDIT_LINE = 16 * 2**20
@@ -70,7 +73,8 @@ class AsyncSandbox(AsyncSandboxState):
         """Copies the running sandbox, with its memory, its processes and its files, into `count` new sandboxes (1-100).
 
         `disks` are the names of the children's disks, in their order, if the sandbox has a disk. Raises `ForkError`
-        when only some of the copies could be created, and `CoppiceError` when none could.
+        when only some of the copies could be created, and `CoppiceError` when none could. If the call is interrupted
+        and has no `idempotency_key`, the copies are destroyed.
 
         Example:
             for seed, child in enumerate(await sandbox.fork(8)):
@@ -79,7 +83,13 @@ class AsyncSandbox(AsyncSandboxState):
         path = f"{self._path}/fork"
         body = {"count": count, "disks": disks}
         call = create_call(path, body, key=idempotency_key, timeout_s=self._transport.slow_timeout_s)
-        records, errors = await self._transport.call_json(call, lambda value: parse_children(value, count, call.label))
+        records, errors = await call_once(
+            self._transport,
+            call,
+            lambda value: parse_children(value, count, call.label),
+            lambda children: children[0],
+            is_ours=idempotency_key is None,
+        )
         children = [AsyncSandbox(self._transport, record) for record in records]
         if errors:
             raise AsyncForkError(children, errors)
@@ -147,9 +157,19 @@ class AsyncSandbox(AsyncSandboxState):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Destroys the sandbox, also when the block is cancelled. A sandbox that has already ended is not an error."""
-        if not self._keep:
+        """Destroys the sandbox, also when the block is cancelled. A sandbox that has already ended is not an error.
+
+        After an exception in the block, a failure to destroy the sandbox is logged, not raised.
+        """
+        if self._keep:
+            return
+        try:
             await shielded(self._end)
+        except CoppiceError as failure:
+            # The error of the block counts. A cancellation or Ctrl-C must not turn into an error of this client.
+            if error is None:
+                raise
+            _LOGGER.warning("sandbox %s was not destroyed: %s", self.id, failure)
 
     async def _end(self) -> None:
         if self.status in _ENDED:

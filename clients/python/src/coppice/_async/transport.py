@@ -56,6 +56,7 @@ class AsyncTransport:
         self._client = httpx.AsyncClient(
             auth=settings.key,
             transport=http_transport,
+            trust_env=settings.trusts_proxies,
             # A compressed event would be held back until its block is full.
             headers={"accept-encoding": "identity", "user-agent": "coppice-python"},
             limits=httpx.Limits(max_connections=None, keepalive_expiry=_KEEP_ALIVE_S),
@@ -150,7 +151,7 @@ class AsyncTransport:
             return failure
         if response.status_code == _SWITCHING_PROTOCOLS if call.upgrades else response.is_success:
             return response
-        return build_answer_error(call.label, response, await self._read_prefix(response))
+        return build_answer_error(call.label, response, await self._read_prefix(response, timeout_s))
 
     async def _read_body(self, call: Call, response: httpx.Response, deadline: Deadline) -> bytes:
         body = bytearray()
@@ -169,13 +170,14 @@ class AsyncTransport:
             await response.aclose()
         return bytes(body)
 
-    async def _read_prefix(self, response: httpx.Response) -> bytes:
+    async def _read_prefix(self, response: httpx.Response, timeout_s: float) -> bytes:
         """Reads the body of an error. A service that refuses an upload may close the connection at once."""
         body = bytearray()
+        deadline = Deadline("", timeout_s)
         try:
             async for chunk in response.aiter_bytes():
                 body += chunk
-                if len(body) >= MAX_ERROR_BODY_BYTES:
+                if len(body) >= MAX_ERROR_BODY_BYTES or deadline.remaining_s <= 0:
                     break
         except httpx.HTTPError:
             # The status of the error counts, not the break.

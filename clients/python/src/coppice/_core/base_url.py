@@ -8,16 +8,19 @@ If none is set, the key stays on this machine: a forgotten setting never sends i
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+import httpx
+
 DEFAULT_BASE_URL = "http://127.0.0.1:8080"
 """Default address: a service on this machine with the default `COPPICE_LISTEN`."""
 
 _PLACEHOLDER = "{region}"
-_LOOPBACK = re.compile(r"localhost|.+\.localhost|127(?:\.\d{1,3}){3}|::1")
+_LOOPBACK_NAME = re.compile(r"(?:.+\.)?localhost")
 
 
 class _Setting(NamedTuple):
@@ -33,13 +36,20 @@ def resolve_base_url(api_key: str, base_url: str | None, template: str | None, *
     if setting is None:
         return DEFAULT_BASE_URL
     url = _parse(setting)
-    if url.scheme == "http" and not allow_plain_http and not _LOOPBACK.fullmatch(url.hostname or ""):
+    if url.scheme == "http" and not allow_plain_http and not _is_loopback(url.hostname or ""):
         raise ValueError(
             f"{setting.name}: {url.scheme}://{url.netloc} is plain HTTP, so every host on the way could read the API "
             "key; use https, or set allow_plain_http or SANDBOX_ALLOW_PLAIN_HTTP=true in a network that is otherwise "
             "encrypted"
         )
     return f"{url.scheme}://{url.netloc}{url.path}".rstrip("/")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return _LOOPBACK_NAME.fullmatch(host) is not None
 
 
 def _find_setting(option: str, given: str | None, variable: str) -> _Setting | None:
@@ -70,11 +80,17 @@ def _parse(setting: _Setting) -> SplitResult:
     try:
         url = urlsplit(setting.text)
         is_address = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:
+        # Clients differ in the host that they read from such texts.
+        is_address = is_address and not re.search(r"[\s\\%<>^`{|}]", url.netloc)
+        # The client of HTTP must understand it, too.
+        httpx.URL(setting.text)
+    except (ValueError, httpx.InvalidURL):
         is_address = False
     if not is_address:
         example = f"an http or https address such as {DEFAULT_BASE_URL}"
-        raise ValueError(f"{setting.name} must be {example}, not {setting.text}")
+        # A password may be in the text.
+        shown = "" if "@" in setting.text else f", not {setting.text}"
+        raise ValueError(f"{setting.name} must be {example}{shown}")
     if "@" in url.netloc or url.query or url.fragment:
         raise ValueError(f"{setting.name} must not contain a user, a password, a query or a fragment")
     return url

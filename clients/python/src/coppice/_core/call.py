@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import time
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
@@ -53,8 +54,14 @@ def json_call(method: str, path: str, body: Mapping[str, Any], **options: Any) -
 
 def create_call(path: str, body: Mapping[str, Any], *, key: str | None, timeout_s: float) -> Call:
     """Returns a POST that the service carries out once, however often it is sent, because it has an idempotency key."""
-    headers = {"idempotency-key": key or generate_idempotency_key()}
+    headers = {"idempotency-key": generate_idempotency_key() if key is None else _require_key(key)}
     return json_call("POST", path, body, headers=headers, idempotent=True, timeout_s=timeout_s)
+
+
+def _require_key(key: str) -> str:
+    if isinstance(key, str) and re.fullmatch(r"[\x21-\x7e]+", key):
+        return key
+    raise ValueError(f"idempotency_key must be a text of visible ASCII characters, not {key!r}")
 
 
 def encode_json(body: Mapping[str, Any]) -> bytes:

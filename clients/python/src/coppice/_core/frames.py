@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -121,24 +122,25 @@ class CollectedOutput:
     """Collects the output of a command up to a limit."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[str]] = {"stdout": [], "stderr": []}
+        # A list of pieces would take many times the memory of their characters.
+        self._texts = {"stdout": io.StringIO(), "stderr": io.StringIO()}
         self._room = {"stdout": _MAX_COLLECTED, "stderr": _MAX_COLLECTED}
         self.truncated = False
         """True if output beyond the limit was dropped."""
 
     def add(self, chunk: OutputChunk) -> None:
         room = self._room[chunk.type]
-        self._parts[chunk.type].append(chunk.data[:room])
+        self._texts[chunk.type].write(chunk.data[:room])
         self._room[chunk.type] = max(0, room - len(chunk.data))
         self.truncated = self.truncated or len(chunk.data) > room
 
     @property
     def stdout(self) -> str:
-        return "".join(self._parts["stdout"])
+        return self._texts["stdout"].getvalue()
 
     @property
     def stderr(self) -> str:
-        return "".join(self._parts["stderr"])
+        return self._texts["stderr"].getvalue()
 
 
 def parse_exit(frame: dict[str, Any]) -> CommandExit:

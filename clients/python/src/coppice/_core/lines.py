@@ -33,20 +33,31 @@ class LineSplitter:
         self._parts.append(text)
         self._length += len(text)
         if self._length > self._max_length:
-            raise CoppiceError(f"a line has over {self._max_length} characters", status=200, code="invalid_response")
+            raise _too_long("a line", self._max_length)
 
 
 class EventSplitter:
     """Joins the `data:` lines of server-sent events. It skips other fields, and comments, which keep a stream alive."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_length: int) -> None:
+        # Characters.
+        self._max_length = max_length
         self._data: list[str] = []
+        self._length = 0
 
     def feed(self, line: str) -> str | None:
         """Returns the data of the event that the line ends, if it ends one."""
         if line.startswith("data:"):
             self._data.append(line.removeprefix("data:").removeprefix(" "))
+            self._length += len(line)
+            if self._length > self._max_length:
+                raise _too_long("an event", self._max_length)
         if line or not self._data:
             return None
-        data, self._data = "\n".join(self._data), []
+        data = "\n".join(self._data)
+        self._data, self._length = [], 0
         return data
+
+
+def _too_long(what: str, max_length: int) -> CoppiceError:
+    return CoppiceError(f"{what} has over {max_length} characters", status=200, code="invalid_response")

@@ -45,6 +45,11 @@ class Settings:
     max_retries: int
 
     @property
+    def trusts_proxies(self) -> bool:
+        """Whether proxies of the environment are used. A proxy of plain HTTP would read the API key."""
+        return self.base_url.startswith("https:")
+
+    @property
     def timeout_s(self) -> float:
         return self.timeout_ms / 1000
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar, cast
 
 import httpcore
@@ -52,8 +52,8 @@ class StreamRequest(Generic[Item, Final]):
     """Parses a message; the second argument is the label. Returns None for a message to ignore."""
     stall_s: float | None = None
     """Seconds after which sending fails if the service accepts no data. Default: the timeout of the client."""
-    first: str | None = None
-    """The message that begins it."""
+    first: str | None = field(default=None, repr=False)
+    """The message that begins it. Not shown, because it may hold secrets."""
 
     @property
     def label(self) -> str:

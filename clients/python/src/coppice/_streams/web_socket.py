@@ -12,6 +12,7 @@ request, and answer no ping while a reader is slow.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import Any
 
@@ -25,6 +26,10 @@ READ_BYTES = 65_536
 _MAX_MESSAGE_BYTES = 8 * 2**20
 # Far above what `send` lets wait. Only a peer that sends pings and reads no pongs gets there.
 _MAX_OUTGOING_BYTES = 8 * 2**20
+
+
+# The package would log the frames, which hold environment variables and input.
+_SILENT = logging.Logger("coppice.websocket", logging.CRITICAL + 1)
 
 
 class Closed:
@@ -41,7 +46,7 @@ class WebSocket:
     def __init__(self, response: httpx.Response) -> None:
         self._response = response
         self._network: Any = response.extensions["network_stream"]
-        self._protocol = Protocol(Side.CLIENT, max_size=_MAX_MESSAGE_BYTES)
+        self._protocol = Protocol(Side.CLIENT, max_size=_MAX_MESSAGE_BYTES, logger=_SILENT)
         self._messages: deque[tuple[bytes, bool]] = deque()
         self._parts: list[bytes] = []
         self._is_text = False

@@ -56,7 +56,7 @@ class ByteStream:
 
     def events(self, max_length: int) -> Iterator[str]:
         """Yields the data of server-sent events."""
-        splitter = EventSplitter()
+        splitter = EventSplitter(max_length)
         for line in self.lines(max_length):
             data = splitter.feed(line)
             if data is not None:

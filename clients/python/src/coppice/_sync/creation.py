@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from coppice._core.call import Call, create_call
 from coppice._core.paths import sandbox_path
@@ -15,32 +16,54 @@ from coppice._sync.transport import Transport
 from coppice.errors import CoppiceError
 from coppice.models import SandboxInfo
 
+Value = TypeVar("Value")
+
 parse_sandbox = parse_record(SandboxInfo)
 
-# For each of the two requests that end the sandbox of an interrupted create.
+# For each request that ends the sandboxes of an interrupted call.
 _CLEANUP_S = 60.0
 
 
 def create_sandbox(transport: Transport, path: str, body: Mapping[str, Any], key: str | None) -> SandboxInfo:
-    """Creates a sandbox.
-
-    The caller of an interrupted create never learns the id, so the sandbox is destroyed: the service answers the same
-    request with the same key with the same sandbox. A caller with a key of its own can do so itself, and may want to.
-    """
+    """Creates a sandbox. If the call is interrupted, the sandbox is destroyed, as `call_once` says."""
     call = create_call(path, body, key=key, timeout_s=transport.slow_timeout_s)
+    return call_once(transport, call, parse_sandbox, lambda record: [record], is_ours=key is None)
+
+
+def call_once(
+    transport: Transport,
+    call: Call,
+    parse: Callable[[Any], Value],
+    list_records: Callable[[Value], list[SandboxInfo]],
+    *,
+    is_ours: bool,
+) -> Value:
+    """Makes a call that creates sandboxes.
+
+    The caller of an interrupted call never learns their ids, so they are destroyed: the service answers the same
+    request with the same key with the same sandboxes. A caller with a key of its own can do so itself, and may want to.
+    """
     try:
-        return transport.call_json(call, parse_sandbox)
+        return transport.call_json(call, parse)
     except INTERRUPTS:
-        if key is None:
-            shielded(lambda: _destroy_unseen(transport, call))
+        if is_ours:
+            shielded(lambda: _destroy_unseen(transport, call, parse, list_records))
         raise
 
 
-def _destroy_unseen(transport: Transport, call: Call) -> None:
+def _destroy_unseen(
+    transport: Transport,
+    call: Call,
+    parse: Callable[[Any], Value],
+    list_records: Callable[[Value], list[SandboxInfo]],
+) -> None:
     try:
-        record = transport.call_json(replace(call, timeout_s=_CLEANUP_S), parse_sandbox)
-        path = sandbox_path(record.id)
-        transport.call_empty(Call(method="DELETE", path=path, idempotent=True, timeout_s=_CLEANUP_S))
+        created = transport.call_json(replace(call, timeout_s=_CLEANUP_S), parse)
     except CoppiceError:
         # There is no sandbox, or the service is not reachable: the idle timeout then ends the sandbox.
         return
+    for record in list_records(created):
+        path = sandbox_path(record.id)
+        # The same holds for each.
+        with suppress(CoppiceError):
+            transport.call_empty(Call(method="DELETE", path=path, idempotent=True, timeout_s=_CLEANUP_S))

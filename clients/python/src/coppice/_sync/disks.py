@@ -47,7 +47,7 @@ class Disks:
             disk = client.get_disk("data")
         """
         call = Call(method="GET", path=disk_path(name), idempotent=True)
-        return self._transport.find_json(call, parse_record(DiskInfo))
+        return self._transport.find_json(call, _parse_disk)
 
     def list_disks(self, *, limit: int | None = None) -> PagedList[DiskInfo]:
         """Lists disks, newest first, as the service last saw them.

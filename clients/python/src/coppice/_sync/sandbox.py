@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -11,6 +12,7 @@ from coppice._core.call import Call, create_call
 from coppice._core.frames import invalid_frame
 from coppice._core.paths import build_query
 from coppice._core.records import parse_record
+from coppice._sync.creation import call_once
 from coppice._sync.forks import ForkError, parse_children
 from coppice._sync.runtime import shielded
 from coppice._sync.state import SandboxState
@@ -19,6 +21,7 @@ from coppice.audit import AuditEntry, parse_audit_line
 from coppice.errors import CoppiceError
 from coppice.models import AuditHead, DestroyResult, SandboxInfo, SandboxTree
 
+_LOGGER = logging.getLogger("coppice")
 _ENDED = ("destroyed", "failed")
 # In characters. An entry holds a command of at most 1 MiB, which JSON escapes make longer.
 _MAX_AUDIT_LINE = 16 * 2**20
@@ -71,7 +74,8 @@ class Sandbox(SandboxState):
         """Copies the running sandbox, with its memory, its processes and its files, into `count` new sandboxes (1-100).
 
         `disks` are the names of the children's disks, in their order, if the sandbox has a disk. Raises `ForkError`
-        when only some of the copies could be created, and `CoppiceError` when none could.
+        when only some of the copies could be created, and `CoppiceError` when none could. If the call is interrupted
+        and has no `idempotency_key`, the copies are destroyed.
 
         Example:
             for seed, child in enumerate(sandbox.fork(8)):
@@ -80,7 +84,13 @@ class Sandbox(SandboxState):
         path = f"{self._path}/fork"
         body = {"count": count, "disks": disks}
         call = create_call(path, body, key=idempotency_key, timeout_s=self._transport.slow_timeout_s)
-        records, errors = self._transport.call_json(call, lambda value: parse_children(value, count, call.label))
+        records, errors = call_once(
+            self._transport,
+            call,
+            lambda value: parse_children(value, count, call.label),
+            lambda children: children[0],
+            is_ours=idempotency_key is None,
+        )
         children = [Sandbox(self._transport, record) for record in records]
         if errors:
             raise ForkError(children, errors)
@@ -148,9 +158,19 @@ class Sandbox(SandboxState):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Destroys the sandbox. A sandbox that has already ended is not an error."""
-        if not self._keep:
+        """Destroys the sandbox. A sandbox that has already ended is not an error.
+
+        After an exception in the block, a failure to destroy the sandbox is logged, not raised.
+        """
+        if self._keep:
+            return
+        try:
             shielded(self._end)
+        except CoppiceError as failure:
+            # The error of the block counts. A cancellation or Ctrl-C must not turn into an error of this client.
+            if error is None:
+                raise
+            _LOGGER.warning("sandbox %s was not destroyed: %s", self.id, failure)
 
     def _end(self) -> None:
         if self.status in _ENDED:

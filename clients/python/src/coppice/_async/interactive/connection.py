@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
@@ -52,7 +53,8 @@ class AsyncStreams:
 
     async def aclose(self) -> None:
         """Closes all WebSockets."""
-        for connection in list(self._open):
-            await connection.aclose()
-        if self._own is not None:
-            await self._own.aclose()
+        try:
+            await asyncio.gather(*[connection.aclose() for connection in list(self._open)])
+        finally:
+            if self._own is not None:
+                await self._own.aclose()

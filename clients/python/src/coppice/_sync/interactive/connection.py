@@ -98,6 +98,7 @@ class Streams:
         self._settings = settings
         self._stream_transport = stream_transport
         self._is_replaced = http_transport is not None and stream_transport is None
+        self._is_closed = False
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None
         self._transport: AsyncTransport | None = None
@@ -117,6 +118,7 @@ class Streams:
     def close(self) -> None:
         """Closes all WebSockets, and ends the thread."""
         with self._lock:
+            self._is_closed = True
             thread, transport = self._thread, self._transport
             self._thread = self._transport = None
         if thread is None or transport is None or not thread.is_usable:
@@ -134,6 +136,8 @@ class Streams:
                 code="no_websocket",
             )
         with self._lock:
+            if self._is_closed:
+                raise RuntimeError("Cannot open a WebSocket, as the client has been closed.")
             if self._thread is None or self._transport is None or not self._thread.is_usable:
                 self._thread = LoopThread()
                 self._transport = AsyncTransport(self._settings, self._stream_transport)
