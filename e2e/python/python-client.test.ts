@@ -33,7 +33,38 @@ with Coppice() as client, client.sandboxes.create(image="${SMALL.image}", mem_mi
     assert reader.exit is not None and reader.exit.exit_code == 7, reader.exit
     assert command.wait().exit_code == 7
 `;
+/** Has a spawned command and a shell when the connections are lost, and then opens new ones. */
+const SESSIONS = `
+from coppice import Coppice, CoppiceError
+
+with Coppice(max_retries=8) as client, client.sandboxes.create(image="${SMALL.image}", mem_mib=${SMALL.memMiB}, timeout=0) as sandbox:
+    with sandbox.spawn("echo ready; exec sleep 7201", timeout=600) as command, sandbox.shell() as shell:
+        assert next(iter(command)).data == "ready\\n"
+        shell.run("cd /tmp")
+        print("open", flush=True)
+        for wait in (command.wait, shell.wait_closed):
+            try:
+                wait()
+            except CoppiceError as error:
+                print(error.code, flush=True)
+    with sandbox.spawn("cat") as command:
+        command.stdin.write("again")
+        command.stdin.end()
+        print(next(iter(command)).data, command.wait().exit_code, flush=True)
+    while sandbox.exec("pgrep -f '^sleep 7201'").exit_code == 0:
+        pass
+    with sandbox.shell() as shell:
+        print(shell.run("echo in $PWD").stdout, end="", flush=True)
+`;
 const INTERRUPTED = {
+  'that waits for a spawned command': `
+from coppice import Coppice
+
+with Coppice() as client, client.sandboxes.create(image="${SMALL.image}", mem_mib=${SMALL.memMiB}, timeout=0) as sandbox:
+    command = sandbox.spawn("sleep 600", timeout=600)
+    print("created", flush=True)
+    command.wait()
+`,
   'that blocks': `
 from coppice import Coppice
 
@@ -108,10 +139,12 @@ describe('the Python client', () => {
     const sandbox = await client.sandboxes.create(SMALL);
     const secret = readTeamSecret(service, String(sandbox.record.auditKeyId));
     await sandbox.destroy();
-    const pytest = start(['-m', 'pytest', '-v', 'service_tests'], { COPPICE_TEST_AUDIT_SECRET: secret });
+    const pytest = start(['-m', 'pytest', '-v', '--tb=short', 'service_tests'], {
+      COPPICE_TEST_AUDIT_SECRET: secret,
+    });
     const output = Promise.all([text(pytest.stdout!), text(pytest.stderr!)]);
     const exitCode = await waitForExit(pytest, PYTEST_TIMEOUT_MS);
-    assert.equal(exitCode, 0, (await output).join('\n'));
+    assert.equal(exitCode, 0, (await output).join('\n').replace(/^.* PASSED .*\n/gmu, ''));
     assert.match((await output)[0], /\n=+ \d+ passed in [^,]*$/u, 'no test was skipped');
     await assertNoSandbox();
   });
@@ -136,6 +169,24 @@ describe('the Python client', () => {
     await assertNoSandbox();
   });
 
+  test('reports lost connections of commands and shells when control was killed, and opens new ones', async () => {
+    const script = start(['-c', SESSIONS]);
+    const errors = text(script.stderr!);
+    const lines: string[] = [];
+    let killing: Promise<void> | undefined;
+    createInterface(script.stdout!).on('line', (line) => {
+      lines.push(line);
+      if (line === 'open') killing = service.killRole('control');
+    });
+    const exitCode = await waitForExit(script, TIMEOUT_MS);
+    assert.equal(exitCode, 0, await errors);
+    assert.ok(killing !== undefined, 'control was killed');
+    await killing;
+    const lost = 'connection_failed';
+    assert.deepEqual(lines, ['open', lost, lost, 'again 0', 'in /workspace']);
+    await assertNoSandbox();
+  });
+
   for (const [kind, program] of Object.entries(INTERRUPTED)) {
     test(`destroys the sandbox of a script ${kind} on Ctrl-C`, async () => {
       const script = start(['-c', program]);
@@ -150,7 +201,7 @@ describe('the Python client', () => {
 
     test(`destroys the sandbox that a script ${kind} is creating on Ctrl-C`, async () => {
       // A unique shape: its template is built first, which leaves time for the signal.
-      const memMiB = kind === 'that blocks' ? 272 : 304;
+      const memMiB = 272 + 32 * Object.keys(INTERRUPTED).indexOf(kind);
       const script = start(['-c', program.replace(`mem_mib=${SMALL.memMiB}`, `mem_mib=${memMiB}`)]);
       const output = Promise.all([text(script.stdout!), text(script.stderr!)]);
       await pollUntil({ step: 'the record', timeoutMs: TIMEOUT_MS, intervalMs: 50 }, async () =>

@@ -434,13 +434,9 @@ def test_no_log_and_no_repr_has_the_input_of_a_command(
     server: LoopbackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-
-    def serve(peer: SocketPeer) -> None:
-        peer.connection.recv(65_536)
-        peer.connection.recv(65_536)
-        peer.end(END)
-
-    server.on_socket(serve)
+    # The service of this test logs its frames.
+    caplog.set_level(logging.INFO, logger="websockets.server")
+    server.on_socket(script(lambda peer: peer.next(), lambda peer: peer.end(END)))
     with server.client() as client, sync_sandbox(client).spawn("true", env={"A": "secret-1"}) as command:
         command.stdin.write("secret-2")
         command.wait()
