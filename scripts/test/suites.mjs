@@ -24,7 +24,7 @@ const DATABASE_TESTS =
 /** Assumed for jobs that mostly wait for a compiler. */
 const COMPILED_SECONDS = 20;
 /** Most of them wait for an HTTP server on loopback. */
-const PYTHON_SECONDS = 40;
+const PYTHON_SECONDS = 80;
 const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 
 /**

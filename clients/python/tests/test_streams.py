@@ -433,9 +433,9 @@ def test_a_closed_client_starts_no_thread(server: LoopbackServer) -> None:
 def test_no_log_and_no_repr_has_the_input_of_a_command(
     server: LoopbackServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG)
     # The service of this test logs its frames.
     caplog.set_level(logging.INFO, logger="websockets.server")
+    caplog.set_level(logging.DEBUG)
     server.on_socket(script(lambda peer: peer.next(), lambda peer: peer.end(END)))
     with server.client() as client, sync_sandbox(client).spawn("true", env={"A": "secret-1"}) as command:
         command.stdin.write("secret-2")
