@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import coppice
 from coppice._sync.commands import SandboxCommands
+from coppice._sync.sandboxes import Sandboxes
+from coppice._sync.snapshots import Snapshots
 
 REPOSITORY = Path(__file__).parent.parent.parent.parent
 SOURCES = REPOSITORY / "packages" / "sdk" / "src"
@@ -53,8 +57,46 @@ def test_every_method_of_the_typescript_client_has_its_counterpart(name: str) ->
     methods = {method for file in CLASSES[name] for method in METHOD.findall((SOURCES / file).read_text())}
     assert len(methods) > 1, "the methods are found"
     wanted = {method for method in methods if not ABSENT & {method, f"{name}.{method}"}} - {"constructor"}
-    snake = {re.sub(r"(?<=[a-z])([A-Z])", r"_\1", method).lower() for method in wanted}
+    snake = {to_snake(method) for method in wanted}
     assert sorted(method for method in snake if not hasattr(find_class(name), method)) == []
+
+
+# Files and interfaces of the options of the TypeScript client, with the methods that take them.
+OPTIONS: dict[tuple[str, str], Callable[..., object]] = {
+    ("sandbox/lifecycle.ts", "CreateOptions"): Sandboxes.create,
+    ("sandbox/sandboxes.ts", "ListOptions"): Sandboxes.list,
+    ("sandbox/snapshots.ts", "RestoreOptions"): Sandboxes.restore,
+    ("sandbox/snapshots.ts", "SnapshotOptions"): coppice.Sandbox.snapshot,
+    ("sandbox/snapshots.ts", "SnapshotChanges"): Snapshots.update,
+    ("sandbox/snapshots.ts", "ListSnapshotsOptions"): Snapshots.list,
+    ("sandbox/settings.ts", "SandboxSettings"): coppice.Sandbox.update,
+    ("sandbox/metrics.ts", "MetricsOptions"): coppice.Sandbox.metrics,
+    ("sandbox/files.ts", "UploadOptions"): coppice.Sandbox.upload,
+    ("sandbox/file-changes.ts", "MakeDirectoryOptions"): coppice.SandboxFiles.mkdir,
+    ("sandbox/file-changes.ts", "MoveFileOptions"): coppice.SandboxFiles.move,
+    ("sandbox/file-changes.ts", "RecursiveOptions"): coppice.SandboxFiles.chown,
+    ("sandbox/file-archives.ts", "UploadArchiveOptions"): coppice.SandboxFiles.upload_archive,
+    ("sandbox/file-links.ts", "FileLinkOptions"): coppice.SandboxFiles.create_link,
+    ("sandbox/file-events.ts", "WatchFilesOptions"): coppice.SandboxFiles.watch,
+    ("streams/exec.ts", "ExecOptions"): coppice.Sandbox.stream,
+    ("streams/shell.ts", "ShellOptions"): coppice.Sandbox.shell,
+    ("streams/terminal.ts", "TerminalOptions"): coppice.Sandbox.terminal,
+    ("commands/sandbox-commands.ts", "StartCommandOptions"): SandboxCommands.start,
+    ("commands/sandbox-commands.ts", "ListCommandsOptions"): SandboxCommands.list,
+}
+
+
+def to_snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name.replace("MiB", "Mib")).lower()
+
+
+@pytest.mark.parametrize(("file", "interface"), OPTIONS)
+def test_every_option_of_the_typescript_client_has_its_counterpart(file: str, interface: str) -> None:
+    declaration = re.search(rf"interface {interface} [^{{]*{{\n(.*?)^}}", (SOURCES / file).read_text(), re.S | re.M)
+    assert declaration is not None
+    options = {to_snake(name) for name in re.findall(r"^  (\w+)\??:", declaration[1], re.M)}
+    assert options != set()
+    assert sorted(options - set(inspect.signature(OPTIONS[file, interface]).parameters)) == []
 
 
 def test_the_examples_of_the_pages_are_well_typed(tmp_path: Path) -> None:
