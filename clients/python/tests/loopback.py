@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 from websockets.utils import accept_key
@@ -20,6 +22,8 @@ TEST_KEY = "cop_live_us_" + "k" * 40
 SANDBOX_ID = "run0123456789abcdef0123"
 COMMAND_ID = "cmd0123456789abcdef0123"
 DEADLINE_S = 10.0
+# An authority, and a certificate of 127.0.0.1. The key of the authority was deleted.
+TLS = Path(__file__).parent / "tls"
 
 
 @dataclass
@@ -130,8 +134,16 @@ class _Handler(BaseHTTPRequestHandler):
 class LoopbackServer:
     """Passes each request to `answer`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tls: bool = False) -> None:
+        self._scheme = "https" if tls else "http"
         self._server = _Server(("127.0.0.1", 0), _Handler)
+        if tls:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(TLS / "server.pem")
+            # The thread of a connection does the handshake.
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._server.seen = []
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
 
@@ -146,7 +158,7 @@ class LoopbackServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     @property
     def seen(self) -> list[Seen]:
