@@ -12,6 +12,7 @@ import { z } from 'zod';
 import { canonicalize } from './canonical-json.ts';
 import { CredentialEndpoint } from '../egress/credentials.ts';
 import { boundedIntText, FlagText, Timestamp } from '../fields.ts';
+import { FILE_LINK_METHODS } from '../sandbox/file-links.ts';
 import { STATUS_REASONS } from '../sandbox/lifecycle.ts';
 
 const Shape = { image: z.string(), vcpus: z.int(), mem_mib: z.int(), disk_mib: z.int() };
@@ -108,6 +109,9 @@ export const AUDIT_EVENTS = {
     ),
     archive: Archive,
   }),
+  'file.link': z
+    .object({ path: Path, method: z.enum(FILE_LINK_METHODS), expires_at: Timestamp })
+    .describe('A URL was created that reads or writes the file without an API key.'),
   'file.mkdir': z.object({ path: Path, complete: Complete }),
   'file.move': z.object({ path: Path, to: Path, complete: Complete }),
   'file.remove': z.object({ path: Path, recursive: Recursive, complete: Complete }),
