@@ -103,11 +103,13 @@ async def test_unread_output_makes_the_sender_wait_and_is_then_complete(
     server.on_socket(serve)
     async with server.async_client() as client:
         command = await (await async_sandbox(client)).spawn("yes")
-        await asyncio.sleep(0.02)
-        assert sent < 20
         # Time passes: the queue accepts more, up to its limit.
-        await asyncio.sleep(2)
-        assert 32 < sent < 80
+        ends_at_s = time.monotonic() + DEADLINE_S
+        while sent < 60:
+            assert time.monotonic() < ends_at_s, sent
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
+        assert sent < 80
         received = 0
         async for chunk in command:
             received += len(chunk.data)
@@ -149,13 +151,13 @@ async def test_two_loops_at_once_are_refused(server: LoopbackServer) -> None:
 
 
 async def test_a_silent_connection_is_dead(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_connection, "SILENCE_S", 0.3)
+    monkeypatch.setattr(stream_connection, "SILENCE_S", 1.5)
     left: list[int | None] = []
 
     def serve(peer: SocketPeer) -> None:
         peer.next()
-        for _ in range(3):
-            time.sleep(0.2)
+        for _ in range(4):
+            time.sleep(0.5)
             peer.ping(b"")
         left.append(peer.left())
 
@@ -166,20 +168,21 @@ async def test_a_silent_connection_is_dead(server: LoopbackServer, monkeypatch: 
         with pytest.raises(CoppiceError, match="not even a ping") as caught:
             await command.wait()
     assert caught.value.code == "timeout"
-    assert time.monotonic() - started_s > 0.8, "pings keep it alive"
+    assert time.monotonic() - started_s > 2.5, "pings keep it alive"
 
 
 async def test_a_service_that_does_not_answer_a_close_is_left_after_a_time(
     server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_connection, "CLOSE_S", 0.2)
-    server.on_socket(script(lambda peer: peer.connection.recv(100), lambda peer: time.sleep(2)))
+    done = threading.Event()
+    server.on_socket(script(lambda _: done.wait(DEADLINE_S)))
     async with server.async_client() as client:
         command = await (await async_sandbox(client)).spawn("sleep 60")
-        started_s = time.monotonic()
         await command.aclose()
-        assert time.monotonic() - started_s < 1.5
         assert command._connection._life.done()
+        assert not done.is_set()
+        done.set()
 
 
 async def test_a_cancelled_spawn_leaves_no_connection(server: LoopbackServer) -> None:
@@ -223,13 +226,15 @@ async def test_a_cancelled_read_loses_no_output(server: LoopbackServer) -> None:
 
 
 async def test_a_cancelled_write_makes_later_ones_fail(server: LoopbackServer) -> None:
-    server.on_socket(script(lambda peer: time.sleep(1)))
+    done = threading.Event()
+    server.on_socket(script(lambda _: done.wait(DEADLINE_S)))
     async with server.async_client() as client:
         async with await (await async_sandbox(client)).spawn("cat") as command:
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(command.stdin.write("x" * (64 * MIB)), 0.3)
+                await asyncio.wait_for(command.stdin.write("x" * (32 * MIB)), 1)
             with pytest.raises(ValueError, match="gap"):
                 await command.stdin.write("y")
+            done.set()
 
 
 async def test_runs_of_a_shell_keep_their_output_apart(server: LoopbackServer) -> None:
@@ -339,18 +344,18 @@ def test_a_program_ends_although_it_closes_nothing(server: LoopbackServer) -> No
     with start(server, "") as process:
         output, errors = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, output) == (0, "spawned\n")
-    assert "Task" not in errors
+    for complaint in ("was destroyed", "never retrieved", "Traceback"):
+        assert complaint not in errors
 
 
 @pytest.mark.parametrize("wait", ["command.wait()", "list(command)", "command.stdin.write('x' * 2**26)"])
 def test_ctrl_c_interrupts_a_wait_and_closes_the_connection(server: LoopbackServer, wait: str) -> None:
-    waiting, left = threading.Event(), threading.Event()
+    waiting, interrupted, left = threading.Event(), threading.Event(), threading.Event()
 
     def serve(peer: SocketPeer) -> None:
         peer.next()
         waiting.set()
-        if "write" in wait:
-            time.sleep(1.5)
+        interrupted.wait(DEADLINE_S)
         peer.left()
         left.set()
 
@@ -361,6 +366,8 @@ def test_ctrl_c_interrupts_a_wait_and_closes_the_connection(server: LoopbackServ
         assert process.stdout.readline() == "spawned\n"
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        interrupted.set()
         _, errors = process.communicate(timeout=DEADLINE_S)
     assert "KeyboardInterrupt" in errors
     assert left.wait(DEADLINE_S)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -122,15 +123,17 @@ def test_wrong_input_is_refused_without_showing_it(server: LoopbackServer) -> No
 
 
 def test_writing_waits_for_the_service_and_fails_after_the_time_limit(server: LoopbackServer) -> None:
-    server.on_socket(script(lambda peer: time.sleep(3)))
-    with server.client(timeout_ms=300) as client:
+    done = threading.Event()
+    server.on_socket(script(lambda _: done.wait(30)))
+    with server.client(timeout_ms=1000) as client:
         with the_sandbox(client).spawn("cat", timeout=0) as command:
             with pytest.raises(CoppiceError) as caught:
-                command.stdin.write("x" * (64 * 2**20))
+                command.stdin.write("x" * (32 * 2**20))
             assert caught.value.code == "timeout"
             assert command._connection.has_ended is False
             with pytest.raises(ValueError, match="gap"):
                 command.stdin.write("after the gap")
+            done.set()
 
 
 def test_the_end_of_a_block_closes_and_pending_reads_fail(server: LoopbackServer) -> None:
