@@ -175,9 +175,9 @@ def test_files_are_changed_without_commands(sandbox: Sandbox) -> None:
     assert files.mkdir("/tmp/pf/a", mode=0o750).mode == "0750"
     sandbox.upload("/tmp/pf/a/f", "text")
     assert files.chmod("/tmp/pf/a/f", "600").mode == "0600"
-    assert files.chown("/tmp/pf", "nobody", recursive=True).user == "nobody"
+    assert files.chown("/tmp/pf", "daemon", recursive=True).user == "daemon"
     info = files.stat("/tmp/pf/a/f")
-    assert (info.type, info.size, info.user) == ("file", 4, "nobody")
+    assert (info.type, info.size, info.user) == ("file", 4, "daemon")
     assert files.move("/tmp/pf/a/f", "/tmp/pf/g").path == "/tmp/pf/g"
     with pytest.raises(CoppiceError) as taken:
         files.move("/tmp/pf/g", "/tmp/pf/a")
