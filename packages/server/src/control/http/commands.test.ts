@@ -178,7 +178,7 @@ test('the same Idempotency-Key starts one command', async () => {
 });
 
 test('the hash that an Idempotency-Key is kept with does not reveal the environment', async () => {
-  await using db = await harness.openDatabase();
+  await using db = harness.openDatabase();
   const hasPlainHash = async (body: object): Promise<boolean> => {
     const key = JSON.stringify(body);
     const call = () => harness.call('POST', path(), { body, headers: { 'idempotency-key': key } });
