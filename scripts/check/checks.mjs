@@ -69,6 +69,8 @@ async function listChecks() {
       '-p',
       'packages/sdk/tsconfig.test.json',
     ]),
+    nodeCheck('types of the command line (tsc)', 'tsc', ['--noEmit', '-p', 'packages/cli']),
+    nodeCheck('types of the documentation (tsc)', 'tsc', ['--noEmit', '-p', 'packages/docs-site']),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
     nodeCheck('unused exports and dependencies (knip)', 'knip', ['--no-progress']),
     { name: 'layers of folders', run: checkAllLayers },

@@ -1,5 +1,5 @@
 /**
- * The table of everything that must be installed. Set-up installs missing entries; `coppice doctor` lists all.
+ * The table of everything that must be installed. Set-up installs missing entries; `coppice admin doctor` lists all.
  *
  * @typedef {'run' | 'tests' | 'bench'} Scope
  *

@@ -3,7 +3,9 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureAccount } from './account.mjs';
 import { ensureBaseImage } from './guest/base-image.mjs';
+import { ensureDocumentation } from './documentation.mjs';
 import { ensureInitramfs } from './guest/initramfs.mjs';
+import { ensureCommandLine } from './command-line.mjs';
 import { ensureGoProgram } from './go-programs.mjs';
 import { ensureKernel } from './guest/kernel.mjs';
 import { withLock } from './lock.mjs';
@@ -87,6 +89,8 @@ async function setUpLocked(options) {
   await ensureNpmPackages();
   const node = getNode();
   const service = await ensureServiceProgram(node);
+  await ensureCommandLine(node);
+  const docsPath = await ensureDocumentation(node);
   const getGo = () => getTool(tools, 'go').path;
   const agentPath = await ensureGoProgram('agent', getGo);
   const jailPath = await ensureGoProgram('jail', getGo);
@@ -111,6 +115,7 @@ async function setUpLocked(options) {
     capture: { path: capturePath },
     hostctl: { path: hostctlPath },
     blocks: { path: blocksPath },
+    docs: { path: docsPath },
     base_image: { layout_path: baseImage.layoutPath, reference: baseImage.reference },
     qemu: { path: qemu.path, version: qemu.version },
     tar2sqfs: path('tar2sqfs'),

@@ -18,7 +18,7 @@ const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
 const SDK_TEST_BUILD = join(REPOSITORY, '.cache', 'sdk-test');
 /** Tests that also run on a second PostgreSQL: they depend on its SQL, its catalogue or its errors. */
 const DATABASE_TESTS =
-  /\/control\/(?:db\/(?!postgres\/)|schema\/|backup\/(?!backup\.)|(?:accounts|audit|billing)\/|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.|http\/(?:registries|previews)\.)/;
+  /\/control\/(?:db\/(?!postgres\/)|schema\/|backup\/(?!backup\.)|(?:accounts|audit|billing)\/|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.|http\/(?:registries|previews|named-secrets|secret-rotation)\.)/;
 /** Assumed for jobs that mostly wait for a compiler. */
 const COMPILED_SECONDS = 20;
 const NOT_OURS = new Set(['node_modules', 'dist', '.git']);

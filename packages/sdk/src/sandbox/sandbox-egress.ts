@@ -69,6 +69,9 @@ export abstract class SandboxEgress extends SandboxGuest {
    *
    * @example
    * await sandbox.setCredentials({ credentials: { openai: process.env.OPENAI_API_KEY } });
+   *
+   * @example
+   * await sandbox.setCredentials({ credentials: { openai: { secret: 'openai-production' } } });
    */
   async setCredentials(credentials: CredentialOptions, options: CallOptions = {}): Promise<CredentialInfo[]> {
     return putCredentials(this.#transport, { path: this.#path, options: credentials }, options);

@@ -1,8 +1,13 @@
 import { SandboxCommands } from '../commands/sandbox-commands.ts';
-import { execWithListeners, streamCommand, type CommandExit } from '../streams/command-stream.ts';
+import {
+  execWithListeners,
+  streamCommand,
+  streamCommandBytes,
+  type CommandExit,
+} from '../streams/command-stream.ts';
 import type { FileContent } from '../transport/upload.ts';
 import type { CallOptions } from '../transport/client-options.ts';
-import type { OutputChunk, OutputListeners } from '../streams/collected-output.ts';
+import type { OutputBytes, OutputChunk, OutputListeners } from '../streams/collected-output.ts';
 import { execCommand, type ExecOptions, type ExecResult } from '../streams/exec.ts';
 import {
   downloadBytes,
@@ -10,6 +15,7 @@ import {
   listDirectory,
   uploadFile,
   type DownloadOptions,
+  type DownloadStreamOptions,
   type FileEntry,
   type ListFilesOptions,
   type UploadOptions,
@@ -80,6 +86,17 @@ export abstract class SandboxGuest {
    */
   stream(command: string, options: ExecOptions = {}): AsyncGenerator<OutputChunk, CommandExit> {
     return streamCommand(this.#transport, this.#path, command, options);
+  }
+
+  /**
+   * Does the same as `stream()`, and yields the output as the bytes that the command wrote: for output that is not UTF-8.
+   *
+   * @example
+   * for await (const { type, data } of sandbox.streamBytes('tar -cz /workspace'))
+   *   if (type === 'stdout') file.write(data);
+   */
+  streamBytes(command: string, options: ExecOptions = {}): AsyncGenerator<OutputBytes, CommandExit> {
+    return streamCommandBytes(this.#transport, this.#path, command, options);
   }
 
   /**
@@ -162,10 +179,13 @@ export abstract class SandboxGuest {
    * @example
    * const stream = await sandbox.downloadStream('/workspace/big.tar');
    * await stream.pipeTo(Writable.toWeb(createWriteStream('big.tar')));
+   *
+   * @example
+   * const part = await sandbox.downloadStream('/workspace/big.tar', { offset: 1_000_000, length: 65_536 });
    */
   async downloadStream(
     path: string,
-    options: CallOptions = {},
+    options: DownloadStreamOptions = {},
   ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
     return downloadStream(this.#transport, this.#path, path, options);
   }

@@ -51,6 +51,12 @@ export interface Answer<Value> {
   headers: Headers;
 }
 
+/** An answer whose body is read as it arrives. */
+export interface StreamedAnswer {
+  status: number;
+  body: ReadableStream<Uint8Array<ArrayBuffer>>;
+}
+
 /** Sends requests to one service with one API key. Failed calls throw {@link CoppiceError}. */
 export class Transport {
   readonly #apiKey: string;
@@ -117,13 +123,19 @@ export class Transport {
 
   /** Sends a request and returns the body of its answer as a stream. */
   async callStream(request: CallRequest): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
+    return (await this.callStreamWithStatus(request)).body;
+  }
+
+  /** Does the same as `callStream`, and returns the status as well. */
+  async callStreamWithStatus(request: CallRequest): Promise<StreamedAnswer> {
     const deadline = this.#startDeadline(request);
     try {
       const response = await this.#send(request, deadline);
-      return watchDownload(response.body, deadline, {
+      const body = watchDownload(response.body, deadline, {
         stallMs: request.stallMs ?? this.timeoutMs,
         mapError: (error) => buildConnectionError(request, deadline.reasonFor(error)),
       });
+      return { status: response.status, body };
     } catch (error) {
       deadline.end();
       throw error;

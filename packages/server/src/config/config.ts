@@ -75,9 +75,11 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       runDir: join(runDir, 'control'),
       runnerSocket,
       postgresBin: manifest.postgres_bin.path,
+      ...(manifest.docs === undefined ? {} : { documentationDir: manifest.docs.path }),
       objectStore: settings.COPPICE_OBJECT_STORE,
       ...readAccountLimits(settings),
       egress: readEgress(settings, assetsDir),
+      webhookOpenRanges: settings.COPPICE_WEBHOOK_OPEN_RANGES,
       ...(settings.DATABASE_URL === undefined ? {} : { databaseUrl: settings.DATABASE_URL }),
       ...(settings.COPPICE_METRICS_TOKEN === undefined
         ? {}

@@ -15,6 +15,7 @@ import { ConfigError } from './config-error.ts';
 import { CONFIGURATION_FILE, selectSettings } from './default-paths.mjs';
 import { EGRESS_SETTINGS } from './egress-settings.ts';
 import { EXPOSURE_SETTINGS } from './exposure-settings.ts';
+import { WEBHOOK_SETTINGS } from './webhook-settings.ts';
 import { ObjectStoreSetting } from './object-store-setting.ts';
 import { TRACING_SETTINGS } from './tracing-settings.ts';
 
@@ -87,6 +88,7 @@ export const Settings = z.object({
   COPPICE_OPEN_PRIVATE_RANGES: flagList.prefault(''),
   COPPICE_RESOLVERS: flagList.prefault(''),
   ...EGRESS_SETTINGS,
+  ...WEBHOOK_SETTINGS,
   COPPICE_WARM_POOL: z.coerce.number().int().min(0).max(64).default(4),
   COPPICE_MEM_OVERCOMMIT: z.coerce.number().min(0.1).max(100).default(2),
   COPPICE_CPU_OVERCOMMIT: z.coerce.number().min(0.1).max(1000).default(16),

@@ -7,6 +7,7 @@ import type { Span } from '../../lib/tracing/span.ts';
 import type { Audience } from '../accounts/organizations/access.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { KeyAccess } from './access/key-access.ts';
+import type { JsonMeasure } from './requests/measure-json.ts';
 
 /** Fastify with zod schemas. */
 export type App = FastifyInstance<
@@ -21,6 +22,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The body is piped, not parsed, and has no deadline of its own. */
     hasRawBody?: boolean;
+    /** Limits of a JSON body that is larger than others may be. */
+    maxJson?: JsonMeasure;
     /** The guest's traffic: it does not count against the rate of requests, but against the limit on open streams. */
     isUnlimited?: boolean;
     /** Text messages of a WebSocket, for the API description. */

@@ -103,9 +103,17 @@ export class SandboxDriver {
     const vm = this.#vm;
     const onDoubt = (): void => parts.egressKeeper.mark(row.id);
     this.egress = new SandboxEgress(this.live, this.#vm, { audit, grants, onDoubt });
+    const { egress } = this;
     this.boot = new SandboxBoot(this.live, { vm, grants, audit, disks, noteStart });
-    this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume, disks, noteStart });
-    this.copies = new SandboxCopies(this.live, { vm, egress: this.egress });
+    this.hibernation = new SandboxHibernation(this.live, {
+      vm,
+      egress,
+      grants,
+      admitResume,
+      disks,
+      noteStart,
+    });
+    this.copies = new SandboxCopies(this.live, { vm, egress });
     const onDone = (): void => parts.onRolledBack(this.row);
     this.rollback = new SandboxRollback(this.live, { vm, audit, disks, onDone, log: this.#log });
   }

@@ -5,6 +5,7 @@ import type { VmInfo } from '../../../lib/protocol/runner-protocol.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import { runUntraced, traced } from '../../../lib/tracing/tracing.ts';
 import { isUnanswered } from '../../placement/runner-error.ts';
+import type { OpenGrant } from '../../egress/grant.ts';
 import type { Grants } from '../../egress/grants.ts';
 import { buildMounted } from '../record/disk-notes.ts';
 import {
@@ -17,6 +18,7 @@ import { newHibernationId } from '../record/ids.ts';
 import type { SandboxUpdate } from '../record/sandbox-tables.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated } from './missing-vm.ts';
+import type { SandboxEgress } from './sandbox-egress.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
 import { timeStart, type NoteStart } from './start-note.ts';
 import { enterRecordStep } from '../record/steps.ts';
@@ -24,6 +26,7 @@ import { invariant } from '../../../lib/invariant.ts';
 
 export interface HibernationParts {
   vm: SandboxVm;
+  egress: SandboxEgress;
   grants: Grants;
   admitResume: () => Promise<void>;
   disks: SandboxDisks;
@@ -33,15 +36,17 @@ export interface HibernationParts {
 export class SandboxHibernation {
   readonly #live: LiveSandbox;
   readonly #vm: SandboxVm;
+  readonly #egress: SandboxEgress;
   readonly #grants: Grants;
   readonly #admitResume: () => Promise<void>;
   readonly #disks: SandboxDisks;
   readonly #noteStart: NoteStart;
   #waking: Promise<SandboxRecord> | undefined;
 
-  constructor(live: LiveSandbox, { vm, grants, admitResume, disks, noteStart }: HibernationParts) {
+  constructor(live: LiveSandbox, { vm, egress, grants, admitResume, disks, noteStart }: HibernationParts) {
     this.#live = live;
     this.#vm = vm;
+    this.#egress = egress;
     this.#grants = grants;
     this.#admitResume = admitResume;
     this.#disks = disks;
@@ -109,21 +114,23 @@ export class SandboxHibernation {
     await enterRecordStep('record.resume');
     try {
       const taken = await this.#disks.reattach(this.#live.row, { isFresh });
-      const vm = await timeStart('resume', () => this.#restore(taken?.workspace), this.#noteStart);
+      const grants = await this.#grants.open(this.#live.row);
+      const vm = await timeStart('resume', () => this.#restore(grants, taken?.workspace), this.#noteStart);
       await enterRecordStep('record.resumed');
       await this.#live.inTurn(() =>
         this.#commitResumed({ ...taken?.disk, ...buildMounted(vm.workspace) }, vm.workspace),
       );
+      await this.#egress.noteResumed(grants);
     } catch (error) {
       await this.#disks.giveBack(this.#live.row);
       throw this.#disks.explainResume(this.#live.row, error);
     }
   }
 
-  async #restore(workspace: VmWorkspace | undefined): Promise<VmInfo> {
+  async #restore(grants: readonly OpenGrant[], workspace: VmWorkspace | undefined): Promise<VmInfo> {
     const captureId = this.#live.row.hibernation_id;
     invariant(captureId, 'a hibernated sandbox names its hibernation');
-    const egress = await this.#grants.revealStart(this.#live.row);
+    const egress = this.#grants.buildStart(this.#live.row, grants);
     return this.#vm.restore({ captureId, egress, workspace });
   }
 
