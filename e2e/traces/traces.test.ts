@@ -195,7 +195,7 @@ describe('traces', () => {
     const stopMs = performance.now() - stoppedAt;
     assert.ok(stopMs < STOP_MS, `${stopMs} ms`);
     const warnings = service.output.split('\n').filter((line) => line.includes('traces are not exported'));
-    assert.deepEqual(warnings.map((line) => /"role":"(\w+)"/u.exec(line)?.[1]).toSorted(), [
+    assert.deepEqual(warnings.map((line) => /"role":"(\w+)"/u.exec(line)?.[1] ?? '').toSorted(), [
       'control',
       'runner',
     ]);

@@ -45,10 +45,7 @@ test('the path of traces is appended to the common endpoint only', () => {
 
 test('traces are switched off by the standard variables', () => {
   for (const off of [{ OTEL_SDK_DISABLED: 'TRUE' }, { OTEL_TRACES_EXPORTER: 'none' }])
-    assert.equal(
-      read({ OTEL_EXPORTER_OTLP_ENDPOINT: ENDPOINT, ...off } as Record<string, string>),
-      undefined,
-    );
+    assert.equal(read({ OTEL_EXPORTER_OTLP_ENDPOINT: ENDPOINT, ...off }), undefined);
   assert.ok(readOn({ OTEL_SDK_DISABLED: 'false', OTEL_TRACES_EXPORTER: 'otlp' }));
 });
 

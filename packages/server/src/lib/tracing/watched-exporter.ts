@@ -3,6 +3,7 @@
  * does, and the log has one line when spans begin to be lost and one when they are exported again.
  */
 import type { Agent } from 'node:http';
+import { ExportResultCode } from '@opentelemetry/core';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
 import type { Logger } from 'pino';
 
@@ -12,9 +13,6 @@ type Result = Parameters<Done>[0];
 const MAX_REASON_LENGTH = 200;
 /** A collector that is a little too slow would else fill the log. */
 const WARNING_INTERVAL_MS = 60_000;
-/** `ExportResultCode` of @opentelemetry/core. */
-const SUCCESS = 0;
-const FAILED = 1;
 
 export interface WatchedExporterOptions {
   /** Holds the connections to the collector. */
@@ -52,11 +50,11 @@ export class WatchedExporter implements SpanExporter {
     const finish = (result: Result): void => {
       if (!this.#underWay.delete(giveUp)) return;
       clearTimeout(timer);
-      if (result.code === SUCCESS) this.#noteSuccess();
+      if (result.code === ExportResultCode.SUCCESS) this.#noteSuccess();
       else this.noteFailure(result.error, spans.length);
       done(result);
     };
-    const giveUp = (error: Error): void => finish({ code: FAILED, error });
+    const giveUp = (error: Error): void => finish({ code: ExportResultCode.FAILED, error });
     const timer = setTimeout(() => {
       giveUp(new Error(`the collector did not answer within ${deadlineMs} ms`));
       // A collector that sends its answer byte by byte would hold its connection and the batch.
