@@ -29,7 +29,7 @@ MAX_MESSAGE_BYTES = 2**20
 """Largest message that the service accepts. It closes the connection on a larger one."""
 _MAX_OUTGOING_BYTES = 2**20
 # The service sends a ping every 20 s.
-SILENCE_S = 60.0
+SILENCE_S = 90.0
 # For the answer to a close.
 CLOSE_S = 3.0
 
