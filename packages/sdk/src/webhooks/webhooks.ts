@@ -12,7 +12,7 @@ import {
   type WebhookInfo,
 } from './webhook-record.ts';
 
-/** What can be changed in a webhook. */
+/** Settings of a webhook that can be changed. */
 export interface WebhookOptions {
   /** Address of the receiver, https. */
   url?: string | undefined;

@@ -173,7 +173,7 @@ interface Storage {
   db: Database;
   events: Events;
   webhooks: Webhooks;
-  /** What is deleted when it is old. */
+  /** Records that are deleted when they are old. */
   purged: readonly { purge: () => Promise<unknown> }[];
   lease: DatabaseLease;
   databaseHealth: DatabaseHealth;

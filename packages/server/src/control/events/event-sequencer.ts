@@ -5,7 +5,7 @@
  *     change + pending event, COMMIT ─► here: lock the counter, move pending events, number them, COMMIT ─► readers
  *
  * The lock orders the transactions that number events, also those of a control that is being replaced. So every event
- * with an id up to `last_id` is visible to whoever sees that `last_id`, and ids have no gaps.
+ * with an id up to `last_id` is visible to each reader that sees that `last_id`, and ids have no gaps.
  */
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -22,7 +22,7 @@ const MAX_BATCH = 1_000;
  * rate at which guests can make them, pending refusals would pile up.
  */
 const MAX_REFUSALS = 10_000;
-/** Finds events of which nobody told. */
+/** Finds events whose writers did not wake the loop. */
 const POLL_MS = 1_000;
 /** A sandbox has one event of refused connections in this time. */
 const REFUSALS_MS = 1_000;

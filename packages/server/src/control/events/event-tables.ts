@@ -27,7 +27,7 @@ export interface EventCounterTable {
   last_id: number;
 }
 
-/** What is no longer kept. */
+/** Events that are no longer kept. */
 export interface EventHorizonTable {
   organization_id: string;
   /** The events of the organization up to this id are deleted. */

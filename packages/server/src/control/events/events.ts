@@ -2,7 +2,7 @@ import type { EventSequencer } from './event-sequencer.ts';
 import type { EventStore } from './event-store.ts';
 import type { Slots } from '../../lib/waiting/slots.ts';
 
-/** What readers of events need. */
+/** The parts that readers of events need. */
 export interface Events {
   store: EventStore;
   sequencer: EventSequencer;

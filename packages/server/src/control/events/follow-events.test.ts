@@ -9,7 +9,7 @@ import { followEvents } from './follow-events.ts';
 const MAX_READS = 2;
 const reach = { organizationId: 'org1', onlyTeamId: null };
 
-/** Events of which there is always one more, and whoever follows them hears of it all the time. */
+/** Events of which there is always one more, and all streams are woken all the time. */
 class BusyEvents {
   reads = 0;
   mostAtOnce = 0;
