@@ -157,7 +157,7 @@ describe('traces', () => {
       (spans) => count(spans, 'vm.capture') === 1,
     );
     assert.equal(findOne(hibernated, 'sandbox.hibernate').parentId, hibernated.root.spanId);
-    const resumed = await trace(`/v1/runs/${id}/resume`, {}, (spans) => count(spans, 'vm.start') === 1);
+    await trace(`/v1/runs/${id}/resume`, {}, (spans) => count(spans, 'vm.start') === 1);
     const ran = await trace(`/v1/runs/${id}/exec`, { command: 'echo s3cret-command' }, (spans) =>
       spans.some(({ name, kind }) => name === 'POST /vms/:vm/agent/exec' && kind === 'server'),
     );
