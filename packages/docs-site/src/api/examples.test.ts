@@ -37,6 +37,10 @@ declare global {
   const snapshot: SnapshotInfo;
   function work(given: Sandbox | Sandbox[]): Promise<void>;
   const preview: sdk.PreviewInfo;
+  const request: Request;
+  const webhook: sdk.WebhookInfo;
+  const hook: string;
+  const delivery: sdk.DeliveryInfo;
   namespace NodeJS {
     interface ProcessEnv {
       OPENAI_API_KEY: string;
