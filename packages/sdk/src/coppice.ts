@@ -34,6 +34,7 @@ import type { CreateCallOptions } from './transport/post-once.ts';
 import type { FileContent } from './transport/upload.ts';
 import { fetchNetworkProfiles, type NetworkProfile } from './egress.ts';
 import { Images } from './images.ts';
+import { describeObject, INSPECT, type InspectArguments } from './transport/inspect.ts';
 import type { PagedList } from './transport/paged-list.ts';
 import { Registries } from './registries.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
@@ -73,6 +74,10 @@ export class Coppice {
     this.snapshots = new Snapshots(transport);
     this.images = new Images(transport);
     this.registries = new Registries(transport);
+  }
+
+  [INSPECT](...print: InspectArguments): string {
+    return describeObject('Coppice', { baseUrl: this.baseUrl }, print);
   }
 
   /**

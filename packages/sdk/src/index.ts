@@ -32,6 +32,7 @@ export type {
 } from './disks.ts';
 export { DEFAULT_IMAGE } from './sandbox/lifecycle.ts';
 export type { CreateOptions } from './sandbox/lifecycle.ts';
+export type { GetOrCreateOptions } from './sandbox/get-or-create.ts';
 export type {
   CredentialEndpoint,
   CredentialInfo,
@@ -44,6 +45,7 @@ export type {
   NetworkRules,
 } from './egress.ts';
 export { CoppiceError } from './transport/errors.ts';
+export type { ClientErrorCode, ErrorCode, ServiceErrorCode } from './transport/errors.ts';
 export { Command, type CommandInputOptions } from './commands/command.ts';
 export type { CommandOutput, CommandOutputOptions } from './commands/command-output.ts';
 export type { CommandInfo, CommandState } from './commands/command-record.ts';
@@ -88,6 +90,7 @@ export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';
 export { Sandbox } from './sandbox/sandbox.ts';
 export type { DestroyResult, SandboxDiskInfo, SandboxInfo, SandboxStatus } from './sandbox/sandbox-record.ts';
 export type { SandboxEgress } from './sandbox/sandbox-egress.ts';
+export type { SandboxLife } from './sandbox/sandbox-life.ts';
 export type { SandboxGuest } from './sandbox/sandbox-guest.ts';
 export type { ForkOptions } from './sandbox/forks.ts';
 export type { ResumeOptions } from './sandbox/lifecycle.ts';

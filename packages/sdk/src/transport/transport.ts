@@ -14,6 +14,7 @@ import {
   firstBytes,
   parseErrorBody,
   readErrorFields,
+  toCodes,
   type ErrorFields,
 } from './errors.ts';
 import { isConnectionRefused, retryDelayMs } from './retry.ts';
@@ -226,7 +227,7 @@ function buildLateError(
     `HTTP ${response.status} from ${labelOf(request)}, which failed later: ${firstBytes(late.body)}`,
     {
       status: response.status,
-      code,
+      ...toCodes(code),
       requestId: requestId ?? response.headers.get('x-request-id') ?? undefined,
       detail: message,
     },
