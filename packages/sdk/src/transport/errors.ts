@@ -14,6 +14,7 @@ export type ServiceErrorCode = (typeof SERVICE_ERROR_CODES)[number];
  * - `invalid_response`, `response_too_large`: the answer cannot be used
  * - `no_websocket`, `reader_too_slow`, `closed`, `shell_closed`: of spawned commands, shells and terminals
  * - `ambiguous_name`: of `getOrCreate()`, when sandboxes of several teams have the name
+ * - `not_mocked`: of `@coppice/sdk/mock`, which does not have what was asked for
  * - `unknown_code`: a newer service sent a code that this version does not know; `serviceCode` has it
  */
 export type ClientErrorCode =
@@ -23,6 +24,7 @@ export type ClientErrorCode =
   | 'connection_refused'
   | 'invalid_response'
   | 'no_websocket'
+  | 'not_mocked'
   | 'reader_too_slow'
   | 'response_too_large'
   | 'shell_closed'
