@@ -21,6 +21,7 @@ import { describeError, SetupError } from './setup-error.mjs';
 import { ensureSystemPackages } from './packages/system-packages.mjs';
 import { ensureApiTests } from './test-tools/api-tests.mjs';
 import { ensureObjectServer } from './test-tools/object-server.mjs';
+import { ensureRuntimes } from './test-tools/runtimes.mjs';
 
 /**
  * @typedef {object} SetupOptions
@@ -35,6 +36,7 @@ import { ensureObjectServer } from './test-tools/object-server.mjs';
  * @property {string} [packagedPostgres]  npm's PostgreSQL, for tests: a directory of programs
  * @property {string} [apiTests]  for tests: a Python interpreter that has schemathesis
  * @property {string} [objectServer]  for tests: path of an S3 server
+ * @property {string} [runtimes]  for tests: a directory with the programs in which the client is tested
  * @property {() => string} getGo  path of Go; throws SetupError if it is missing, which is possible only without root
  *
  * @typedef {ReadonlyMap<string, import('./prerequisites.mjs').Finding>} Tools
@@ -146,6 +148,7 @@ async function ensureTestTools(tools, getGo) {
     packagedPostgres: await ensurePackagedPostgres(),
     apiTests: await ensureApiTests(getTool(tools, 'python')),
     objectServer: await ensureObjectServer(getGo),
+    runtimes: await ensureRuntimes(),
   };
 }
 
