@@ -63,8 +63,11 @@ export function answerEmpty(): Response {
   return new Response(null, { status: 204 });
 }
 
+/** As the service does, asks for a retry in a second after 429 and 503. */
 export function answerError({ code, message }: AppError): Response {
-  return answerJson(ERRORS[code].status, { error: { code, message, request_id: 'req-mock' } });
+  const { status } = ERRORS[code];
+  const headers: Record<string, string> = status === 429 || status === 503 ? { 'retry-after': '1' } : {};
+  return answerJson(status, { error: { code, message, request_id: 'req-mock' } }, headers);
 }
 
 /** Answers one page of a list. The cursor is the position of the page. */

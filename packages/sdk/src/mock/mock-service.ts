@@ -5,7 +5,7 @@
  *                                                       └──► CoppiceError `not_mocked`
  */
 import { AppError } from '@coppice/contract';
-import { CoppiceError, type ServiceErrorCode } from '../transport/errors.ts';
+import type { ServiceErrorCode } from '../transport/errors.ts';
 import type { FetchFunction } from '../transport/client-options.ts';
 import { exec, streamExec } from './exec-routes.ts';
 import { downloadFile, listFiles, uploadFile } from './file-routes.ts';

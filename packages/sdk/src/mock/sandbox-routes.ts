@@ -160,7 +160,7 @@ function addSandbox(state: MockState, settings: Settings): MockSandbox {
     region: 'us',
     expires_at: null,
     disk: null,
-    audit_key_id: null,
+    audit_key_id: 'audit-key-mock',
     create_ms: 1,
     created_at: new Date(createdAtMs).toISOString(),
     hibernated_at: null,

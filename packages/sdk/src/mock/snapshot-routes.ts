@@ -81,7 +81,10 @@ export function rollBack(request: MockRequest): Response {
   while (ancestor !== null && ancestor !== record.run_id)
     ancestor = state.sandboxes.get(ancestor)?.record.parent_id ?? null;
   if (ancestor === null)
-    throw new AppError('invalid_request', 'snapshot_id: is no snapshot of this sandbox or of an ancestor');
+    throw new AppError(
+      'invalid_state',
+      'the snapshot is of another sandbox, which is no ancestor of this one',
+    );
   sandbox.files = new Map(saved.files);
   return answerJson(200, sandbox.record);
 }

@@ -18,8 +18,10 @@ const ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable
 export async function runInBrowser(directory: string, place: Place): Promise<unknown> {
   const server = createServer((request, response) => {
     const path = normalize(request.url ?? '/');
-    if (!path.endsWith('.js'))
-      return void response.setHeader('content-type', 'text/html').end('<!doctype html>');
+    if (!path.endsWith('.js')) {
+      response.setHeader('content-type', 'text/html').end('<!doctype html>');
+      return;
+    }
     readFile(join(directory, path)).then(
       (source) => response.setHeader('content-type', 'text/javascript').end(source),
       () => response.writeHead(404).end(),

@@ -117,7 +117,7 @@ function streamSteps(): Record<string, Step> {
     },
     terminal: async (sandbox) => {
       const terminal = await sandbox.terminal({ cols: 100, rows: 30 });
-      await terminal.resize(80, 24);
+      terminal.resize(80, 24);
       await terminal.write('hi');
       await terminal.write('q');
       let size = 0;
