@@ -41,7 +41,7 @@ export interface SandboxEgress {
    * when the call resolves; for a hibernated sandbox, from the resume. Rejects with `TypeError` for an unknown option.
    *
    * @example
-   * await sandbox.setCredentials({ credentials: { openai: process.env.OPENAI_API_KEY } });
+   * await sandbox.setCredentials({ credentials: { openai: process.env.OPENAI_API_KEY ?? '' } });
    */
   setCredentials(credentials: CredentialOptions, options?: CallOptions): Promise<CredentialInfo[]>;
 }

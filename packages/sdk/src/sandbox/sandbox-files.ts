@@ -154,7 +154,10 @@ export class SandboxFiles {
    *
    * @example
    * const changes = await sandbox.files.watch('/workspace', { recursive: true });
-   * for await (const { type, path } of changes) console.log(type, path);
+   * for await (const { type, path } of changes) {
+   *   console.log(type, path);
+   *   if (path === '/workspace/done') break;
+   * }
    */
   async watch(
     path: string,

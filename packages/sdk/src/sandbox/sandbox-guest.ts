@@ -75,7 +75,7 @@ export interface SandboxGuest {
    * the program. Rejects with `TypeError` for `cols` or `rows` outside 1–1000.
    *
    * @example
-   * await using terminal = await sandbox.terminal({ cols: 120, rows: 40, command: 'top' });
+   * await using terminal = await sandbox.terminal({ cols: 120, rows: 40, command: 'ls -l --color' });
    * for await (const bytes of terminal) process.stdout.write(bytes);
    */
   terminal(options?: TerminalOptions): Promise<Terminal>;
