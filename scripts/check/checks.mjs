@@ -69,6 +69,11 @@ async function listChecks() {
       '-p',
       'packages/sdk/tsconfig.test.json',
     ]),
+    nodeCheck('types of the client’s mock (tsc)', 'tsc', [
+      '--noEmit',
+      '-p',
+      'packages/sdk/tsconfig.mock.json',
+    ]),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
     nodeCheck('unused exports and dependencies (knip)', 'knip', ['--no-progress']),
     { name: 'layers of folders', run: checkAllLayers },

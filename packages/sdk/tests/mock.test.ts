@@ -22,7 +22,7 @@ function mocked(): { service: MockService; client: Coppice } {
   return { service, client: new Coppice({ ...service.clientOptions, maxRetries: 0 }) };
 }
 
-/** The calls are those of programs; each gets a new sandbox. What a call returns or throws is compared. */
+/** The calls are those of programs; each gets a new sandbox. The test compares their results and errors. */
 const CALLS: Record<string, (client: Coppice, sandbox: Sandbox) => Promise<unknown>> = {
   'record of a create': async (_, sandbox) => sandbox.info(),
   'every option of a create': async (client) => {

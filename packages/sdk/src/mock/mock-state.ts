@@ -12,7 +12,7 @@ import {
 } from '@coppice/contract';
 
 /** A file in a mocked sandbox. */
-export interface MockFile {
+interface MockFile {
   bytes: Uint8Array<ArrayBuffer>;
   mode: string;
   mtime: string;

@@ -18,7 +18,7 @@ export interface MockCommand {
   stdin: string | undefined;
 }
 
-/** What a mocked command did. */
+/** The outcome of a mocked command. */
 export interface MockCommandResult {
   /** Exit code. Default 0. */
   exitCode?: number | undefined;

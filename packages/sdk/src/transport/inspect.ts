@@ -4,7 +4,7 @@
  */
 export const INSPECT: unique symbol = Symbol.for('nodejs.util.inspect.custom') as never;
 
-/** What the runtime passes to the method: the options of the print, and the function that prints a value. */
+/** Arguments that the runtime passes to the method: the options of the print, and the function that prints a value. */
 export type InspectArguments = [
   depth: number,
   options: object,

@@ -1,4 +1,4 @@
-/** What an example may use without making it itself, and the state of the service that it assumes. */
+/** Makes the things that an example uses without making them itself, and the state of the service that it assumes. */
 import { writeFile } from 'node:fs/promises';
 import {
   Coppice,

@@ -1,6 +1,7 @@
 /**
- * What the client does in every runtime. It uses only the platform: `fetch`, streams and WebSocket. Each step returns what
- * the test compares; a step that throws returns the error instead. The test strips the types and loads it in the runtime.
+ * Uses the client in the same way in every runtime. It needs only the platform: `fetch`, streams and WebSocket. Each step
+ * returns a result for the test to compare; a step that throws returns the error instead. The test strips the types and
+ * loads it in the runtime.
  */
 import type * as Sdk from '../../src/index.ts';
 
