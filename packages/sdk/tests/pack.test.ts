@@ -10,6 +10,8 @@ import { promisify } from 'node:util';
 
 const PACKAGE = fileURLToPath(new URL('..', import.meta.url));
 const COMPILER = fileURLToPath(new URL('../../../node_modules/.bin/tsc', import.meta.url));
+/** Types of Node.js, as a program for a server has them. */
+const TYPES = fileURLToPath(new URL('../../../node_modules/@types', import.meta.url));
 const TIMEOUT_MS = 4 * 60_000;
 
 /** A program as a user writes it. It uses types of both entries, and runs without a service. */
@@ -82,27 +84,30 @@ test('the packed client installs into an empty project without a network, compil
   await writeFile(join(project, 'program.ts'), PROGRAM);
   await run('npm', ['install', '--offline', '--no-audit', '--no-fund', join(directory, filename)], project);
 
-  for (const [module, resolution] of [
-    ['node16', 'node16'],
-    ['esnext', 'bundler'],
+  const page = { lib: ['es2022', 'dom', 'dom.asynciterable', 'esnext.disposable'], types: [] };
+  const server = { lib: ['es2022'], types: ['node'], typeRoots: [TYPES] };
+  for (const [module, moduleResolution, platform] of [
+    ['node16', 'node16', page],
+    ['node16', 'node16', server],
+    ['esnext', 'bundler', page],
   ] as const) {
+    const outDir = `${moduleResolution}-${platform.types.join('')}`;
     const compilerOptions = {
       module,
-      moduleResolution: resolution,
+      moduleResolution,
+      ...platform,
       target: 'es2022',
-      lib: ['es2022', 'dom', 'dom.asynciterable', 'esnext.disposable'],
-      types: [],
       strict: true,
       exactOptionalPropertyTypes: true,
       skipLibCheck: false,
-      outDir: resolution,
+      outDir,
     };
     await writeFile(
       join(project, 'tsconfig.json'),
       JSON.stringify({ compilerOptions, files: ['program.ts'] }),
     );
     await run(process.execPath, [COMPILER, '-p', project], project);
-    const printed = await run(process.execPath, [join(project, resolution, 'program.js')], project);
+    const printed = await run(process.execPath, [join(project, outDir, 'program.js')], project);
     assert.deepEqual(JSON.parse(printed), { name: 'packed', stdout: 'HELLO', code: 'not_mocked' });
   }
 });
