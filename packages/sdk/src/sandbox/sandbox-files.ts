@@ -97,7 +97,7 @@ export class SandboxFiles {
    * Changes the owner: name, uid, `name:group` or `uid:gid`.
    *
    * @example
-   * await sandbox.files.chown('/workspace', 'node', { recursive: true });
+   * await sandbox.files.chown('/workspace', '1000:1000', { recursive: true });
    */
   async chown(path: string, user: string, options: RecursiveOptions = {}): Promise<FileInfo> {
     const { recursive, signal } = options;

@@ -17,6 +17,8 @@ export interface Place {
   apiKey: string;
   /** Image in place of those of the examples. */
   image: string;
+  /** Whether examples that do not change the sandbox as a whole use one sandbox, which is faster on virtual machines. */
+  sharesSandbox?: boolean;
 }
 
 export interface Given {
@@ -46,10 +48,24 @@ const FILES = [
   '/workspace/dist/index.html',
 ];
 
+/** Code that needs a sandbox of its own. */
+const CHANGES_SANDBOX =
+  /create|destroy|hibernate|resume|rollback|restore|fork|snapshot|update|setTimeout|follow: true|using sandbox|list\(/iu;
+let shared: Sandbox | undefined;
+
+async function takeSandbox(client: Coppice, place: Place, code: string): Promise<Sandbox> {
+  const isOwn = place.sharesSandbox !== true || CHANGES_SANDBOX.test(code);
+  if (!isOwn && shared !== undefined) return shared;
+  await clear(client);
+  const sandbox = await client.sandboxes.create({ image: place.image, memMiB: 256 });
+  shared = isOwn ? undefined : sandbox;
+  return sandbox;
+}
+
 /** Makes what the code of an example uses. Other fields are not set: an example that reads one fails. */
 export async function prepare(place: Place, code: string): Promise<Given> {
   const client = new Coppice({ baseUrl: place.baseUrl, apiKey: place.apiKey });
-  await clear(client);
+  const sandbox = await takeSandbox(client, place, code);
   await writeFile('data.qcow2', 'an image');
   const uses = (pattern: RegExp): boolean => pattern.test(code);
   if (uses(/'data'/u) && !uses(/\b(?:createDisk|importDisk)\(/u)) {
@@ -57,7 +73,6 @@ export async function prepare(place: Place, code: string): Promise<Given> {
     if (uses(/'clean'/u) && !uses(/snapshotDisk\(/u)) await client.snapshotDisk('data', { name: 'clean' });
   }
   if (uses(/registries\.delete/u)) await client.registries.set('ghcr.io', { username: 'a', password: 'b' });
-  const sandbox = await client.sandboxes.create({ image: place.image, memMiB: 256 });
   if (uses(/audit\.ndjson/u)) await writeFile('audit.ndjson', await fetchLog(place, sandbox.id));
   if (uses(/\/workspace/u)) await Promise.all(FILES.map((file) => sandbox.upload(file, 'text')));
   return {
@@ -74,7 +89,10 @@ async function prepareParts(sandbox: Sandbox, uses: (pattern: RegExp) => boolean
   if (uses(/\bsnapshot\b|snapshotId/u)) parts.snapshot = await sandbox.snapshot();
   if (parts.snapshot !== undefined) parts.snapshotId = parts.snapshot.id;
   if (uses(/\bpreview\.id/u)) parts.preview = await sandbox.preview(3000);
-  if (uses(/\bdetached/u)) parts.detached = await sandbox.commands.start('sleep 2');
+  if (uses(/\bdetached/u))
+    parts.detached = await (uses(/\.write\(/u)
+      ? sandbox.commands.start('cat', { stdin: true })
+      : sandbox.commands.start('sleep 2'));
   if (parts.detached !== undefined) parts.detachedId = parts.detached.id;
   if (uses(/\bspawned\b/u)) parts.spawned = await sandbox.spawn(uses(/\.wait\(/u) ? 'true' : 'cat');
   if (uses(/\bshell\./u) && !uses(/\.shell\(/u)) parts.shell = await sandbox.shell();
