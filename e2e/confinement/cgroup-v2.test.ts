@@ -65,7 +65,7 @@ function toJavaScriptName(path: string): string {
 
 interface Report {
   status: { controllers: string[]; reason: string };
-  /** Controllers that `coppice doctor` would name. */
+  /** Controllers that `coppice admin doctor` would name. */
   foreseen: string[];
   directory: string;
   signal: string;

@@ -1,4 +1,4 @@
-/** `coppice image import` with a running service, as an operator without a registry uses it. */
+/** `coppice admin image import` with a running service, as an operator without a registry uses it. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -19,7 +19,7 @@ const TIMEOUT_MS = 180_000;
 function coppice({ dataDir, runDir }: Pick<Service, 'dataDir' | 'runDir'>, ...args: string[]) {
   const env = { ...process.env, COPPICE_DATA_DIR: dataDir, COPPICE_RUN_DIR: runDir };
   const options = { env, encoding: 'utf8', timeout: TIMEOUT_MS } as const;
-  return spawnSync(process.execPath, [COPPICE, 'image', ...args], options);
+  return spawnSync(process.execPath, [COPPICE, 'admin', 'image', ...args], options);
 }
 
 test('an image is imported from an archive into a running service, used and removed', async () => {
@@ -35,7 +35,7 @@ test('an image is imported from an archive into a running service, used and remo
 
   const before = await api.call('POST', '/v1/runs', { body: { image: 'local/tools:1' } });
   assert.equal(before.status, 404, before.text);
-  assert.match(before.text, /coppice image import/u);
+  assert.match(before.text, /coppice admin image import/u);
   const imported = coppice(service, 'import', archive, '--as', 'local/tools:1');
   assert.equal(imported.status, 0, imported.stderr);
   assert.match(

@@ -1,4 +1,4 @@
-/** `coppice doctor` on faulty hosts, each in a network namespace of the test. */
+/** `coppice admin doctor` on faulty hosts, each in a network namespace of the test. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -59,7 +59,7 @@ async function runDoctor(
   [program, args]: [string, string[]],
   env: NodeJS.ProcessEnv = {},
 ): Promise<{ code: number | null; report: Report }> {
-  const child = spawn(program, [...args, 'doctor', '--json'], {
+  const child = spawn(program, [...args, 'admin', 'doctor', '--json'], {
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
     timeout: DOCTOR_TIMEOUT_MS,
@@ -76,7 +76,7 @@ function findRow(report: Report, name: string): Report['checks'][number] {
   return row;
 }
 
-describe('coppice doctor on a host without KVM', () => {
+describe('coppice admin doctor on a host without KVM', () => {
   it('fails with COPPICE_ACCELERATOR=kvm, and gives the reason', async () => {
     const [program, ...args] = [...withoutKvm().command, process.execPath, CLI];
     const { code, report } = await runDoctor([program, args], { COPPICE_ACCELERATOR: 'kvm' });
@@ -89,7 +89,7 @@ describe('coppice doctor on a host without KVM', () => {
   });
 });
 
-describe('coppice doctor on a host whose firewall drops forwarded packets', () => {
+describe('coppice admin doctor on a host whose firewall drops forwarded packets', () => {
   let host: HostNamespace;
   before(async () => {
     host = await HostNamespace.make();
@@ -137,7 +137,7 @@ describe('coppice doctor on a host whose firewall drops forwarded packets', () =
   });
 });
 
-describe('coppice doctor as an ordinary user', () => {
+describe('coppice admin doctor as an ordinary user', () => {
   it('boots a kernel, says what it could not try and why, and does not fail for that', async () => {
     using user = makeOrdinaryUser(UID, '/var/tmp/coppice-e2e-doctor');
     const [program, ...args] = user.launcher.command;

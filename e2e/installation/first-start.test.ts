@@ -75,7 +75,7 @@ describe('the first starts of an installation', () => {
     assert.ok(!service.stderr.includes(secret));
   });
 
-  it('coppice doctor finds everything it needs, and names the accelerator', () => {
+  it('coppice admin doctor finds everything it needs, and names the accelerator', () => {
     const accelerator = /^accelerator: (\w+)/mu.exec(service.stdout)?.[1];
     assert.match(installation.runDoctor(), new RegExp(`^(ok|warn) +accelerator +${accelerator}: .+$`, 'mu'));
     const { ok, checks } = JSON.parse(installation.runDoctor('--json')) as {

@@ -176,7 +176,7 @@ describe('two services on one machine that differ only in data directory and por
     assert.equal(await one.client.sandboxes.get(sandboxOfTwo.id), null);
   });
 
-  it('coppice doctor finds the service in its chosen run directory', () => {
+  it('coppice admin doctor finds the service in its chosen run directory', () => {
     const { checks } = JSON.parse(two.installation.runDoctor('--json')) as {
       checks: { name: string; detail: string }[];
     };

@@ -210,12 +210,22 @@ describe('preview links', () => {
     const { origin, cookie } = await visit(preview.url);
     const viteOrigin = origin.replace(`${PORT}-`, `${VITE_PORT}-`);
     for (const headers of [{}, BEARER, { cookie: `${cookie}x` }, { cookie: cookie.slice(0, -4) }])
-      for (const path of ['/dump', '/v1/runs', '/healthz'])
+      for (const path of ['/dump', '/v1/runs', '/healthz', '/docs'])
         assert.equal((await ask(origin + path, headers)).status, 401, path);
     assert.equal((await ask(`${viteOrigin}/`, { cookie })).status, 401);
     assert.equal((await ask(preview.url.replace(origin, viteOrigin))).status, 401);
     assert.equal((await ask(`${preview.url}x`)).status, 401);
     assert.equal((await ask(`${origin}/v1/runs`, { cookie })).status, 200);
+  });
+
+  test('the documentation is under the origin of the service, and under that of a port are only its own pages', async () => {
+    const { origin, cookie } = await visit((await createPreview(PORT)).url);
+    const guests = await ask(`${origin}/docs`, { cookie });
+    assert.deepEqual([guests.status, guests.headers['content-security-policy']], [200, undefined]);
+    const own = await ask(`${shared.service.address}/docs/guides/files`);
+    assert.deepEqual([own.status, own.headers['content-type']], [200, 'text/html; charset=utf-8']);
+    assert.match(String(own.headers['content-security-policy']), /default-src 'none'/u);
+    assert.match(own.text, /<h1[^>]*>Files of a sandbox/u);
   });
 
   test('a revoked link shows nothing from the next request on, and is no longer listed', async () => {

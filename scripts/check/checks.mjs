@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { ensurePythonClientTools, PYTHON_CLIENT } from '../setup/test-tools/python-client.mjs';
 import { GO_ENVIRONMENT, GO_PROGRAMS, goDirectory } from '../setup/go-programs.mjs';
 import { getNode } from '../setup/node-runtime.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
@@ -74,10 +75,17 @@ async function listChecks() {
       '-p',
       'packages/sdk/tsconfig.mock.json',
     ]),
+    nodeCheck('types of the command line (tsc)', 'tsc', ['--noEmit', '-p', 'packages/cli']),
+    nodeCheck('types of the documentation (tsc)', 'tsc', ['--noEmit', '-p', 'packages/docs-site']),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
     nodeCheck('unused exports and dependencies (knip)', 'knip', ['--no-progress']),
     { name: 'layers of folders', run: checkAllLayers },
     ...GO_PROGRAMS.flatMap((name) => goChecks(go, name, goDirectory(name))),
+    pythonCheck('format (ruff)', ['-m', 'ruff', 'format', '--check', '--quiet', '.']),
+    pythonCheck('lint (ruff)', ['-m', 'ruff', 'check', '--quiet', '--no-cache', '.']),
+    pythonCheck('types (mypy)', ['-m', 'mypy', '--no-error-summary']),
+    pythonCheck('generated records', ['scripts/generate_models.py', '--check']),
+    pythonCheck('generated synchronous client', ['scripts/generate_sync.py', '--check']),
   ];
 }
 
@@ -104,6 +112,22 @@ function goChecks(go, name, directory) {
     { name: `${name} (go vet)`, run: () => runInModule(go, ['vet', './...'], directory) },
     { name: `${name} (staticcheck)`, run: () => checkStatically(go, directory) },
   ];
+}
+
+/**
+ * @param {string} name
+ * @param {string[]} args of the interpreter that has the tools of the Python client
+ * @returns {Check}
+ */
+function pythonCheck(name, args) {
+  return {
+    name: `Python client: ${name}`,
+    run: async () => {
+      const python = await ensurePythonClientTools();
+      const { exitCode } = await runLive(python, args, { timeoutMs: TIMEOUT_MS, cwd: PYTHON_CLIENT });
+      return exitCode === 0;
+    },
+  };
 }
 
 async function findGo() {

@@ -48,7 +48,9 @@ export const LAYERS = [
         'billing',
         'commands',
         'disks',
+        'documentation',
         'egress',
+        'events',
         'images',
         'limits',
         'metrics',
@@ -61,6 +63,7 @@ export const LAYERS = [
         'snapshots',
         'streams',
         'time',
+        'webhooks',
       ],
       ['db', 'placement'],
     ],
@@ -89,5 +92,21 @@ export const LAYERS = [
   {
     root: `${SERVER}/egress`,
     layers: [['.'], ['credentials', 'dns', 'notes', 'proxy'], ['first-bytes', 'upstream'], ['names']],
+  },
+  {
+    root: 'packages/cli/src',
+    layers: [
+      ['.', 'admin'],
+      ['commands'],
+      ['calls'],
+      ['attach', 'audit', 'completion', 'copy'],
+      ['profiles'],
+      ['output'],
+    ],
+  },
+  { root: 'packages/mcp/src', layers: [['.'], ['tools'], ['definition', 'output']] },
+  {
+    root: 'packages/docs-site/src',
+    layers: [['.'], ['pages'], ['api', 'layout'], ['markdown', 'search'], ['sources'], ['html']],
   },
 ].map(({ root, layers }) => ({ root: join(REPOSITORY, root), layers }));

@@ -13,6 +13,7 @@ export const ASSETS_ENTRIES = [
   'base-image',
   'blocks',
   'capture',
+  'docs',
   'hostctl',
   'initramfs',
   'jail',

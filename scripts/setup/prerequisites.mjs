@@ -1,5 +1,5 @@
 /**
- * The table of everything that must be installed. Set-up installs missing entries; `coppice doctor` lists all.
+ * The table of everything that must be installed. Set-up installs missing entries; `coppice admin doctor` lists all.
  *
  * @typedef {'run' | 'tests' | 'bench'} Scope
  *
@@ -197,7 +197,7 @@ export const PREREQUISITES = [
   },
   {
     name: 'python',
-    purpose: 'checks the API against its description, in the tests',
+    purpose: 'checks the API against its description, and the Python client, in the tests',
     scope: 'tests',
     executable: 'python3',
     // A venv needs ensurepip, which Debian has in a separate package.

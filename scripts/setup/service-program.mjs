@@ -22,8 +22,8 @@ const KEPT_BUILDS = 20;
 /** @param {string} path relative to `packages` */
 function isSource(path) {
   const isCode =
-    /^(?:server|contract)\/src\/.*\.(?:ts|mjs)$/u.test(path) && !/\.test\.|\/testing\//u.test(path);
-  return isCode || /^(?:server|contract)\/(?:package\.json|build-program\.mjs)$/u.test(path);
+    /^(?:server|contract|mcp|sdk)\/src\/.*\.(?:ts|mjs)$/u.test(path) && !/\.test\.|\/testing\//u.test(path);
+  return isCode || /^(?:server|contract|mcp)\/(?:package\.json|build-program\.mjs)$/u.test(path);
 }
 
 async function buildRecipe() {

@@ -3,7 +3,9 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureAccount } from './account.mjs';
 import { ensureBaseImage } from './guest/base-image.mjs';
+import { ensureDocumentation } from './documentation.mjs';
 import { ensureInitramfs } from './guest/initramfs.mjs';
+import { ensureCommandLine } from './command-line.mjs';
 import { ensureGoProgram } from './go-programs.mjs';
 import { ensureKernel } from './guest/kernel.mjs';
 import { withLock } from './lock.mjs';
@@ -22,6 +24,7 @@ import { ensureSystemPackages } from './packages/system-packages.mjs';
 import { ensureApiTests } from './test-tools/api-tests.mjs';
 import { ensureObjectServer } from './test-tools/object-server.mjs';
 import { ensureRuntimes } from './test-tools/runtimes.mjs';
+import { ensurePythonClientTools } from './test-tools/python-client.mjs';
 
 /**
  * @typedef {object} SetupOptions
@@ -37,6 +40,7 @@ import { ensureRuntimes } from './test-tools/runtimes.mjs';
  * @property {string} [apiTests]  for tests: a Python interpreter that has schemathesis
  * @property {string} [objectServer]  for tests: path of an S3 server
  * @property {string} [runtimes]  for tests: a directory with the programs in which the client is tested
+ * @property {string} [pythonClient]  for tests: a Python interpreter that has what the Python client needs
  * @property {() => string} getGo  path of Go; throws SetupError if it is missing, which is possible only without root
  *
  * @typedef {ReadonlyMap<string, import('./prerequisites.mjs').Finding>} Tools
@@ -89,6 +93,8 @@ async function setUpLocked(options) {
   await ensureNpmPackages();
   const node = getNode();
   const service = await ensureServiceProgram(node);
+  await ensureCommandLine(node);
+  const docsPath = await ensureDocumentation(node);
   const getGo = () => getTool(tools, 'go').path;
   const agentPath = await ensureGoProgram('agent', getGo);
   const jailPath = await ensureGoProgram('jail', getGo);
@@ -113,6 +119,7 @@ async function setUpLocked(options) {
     capture: { path: capturePath },
     hostctl: { path: hostctlPath },
     blocks: { path: blocksPath },
+    docs: { path: docsPath },
     base_image: { layout_path: baseImage.layoutPath, reference: baseImage.reference },
     qemu: { path: qemu.path, version: qemu.version },
     tar2sqfs: path('tar2sqfs'),
@@ -149,6 +156,7 @@ async function ensureTestTools(tools, getGo) {
     apiTests: await ensureApiTests(getTool(tools, 'python')),
     objectServer: await ensureObjectServer(getGo),
     runtimes: await ensureRuntimes(),
+    pythonClient: await ensurePythonClientTools(),
   };
 }
 

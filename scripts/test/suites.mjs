@@ -4,8 +4,10 @@ import { join, relative } from 'node:path';
 import { GO_ENVIRONMENT, GO_PROGRAMS, goDirectory } from '../setup/go-programs.mjs';
 import { listFiles } from '../setup/hash.mjs';
 import { REPOSITORY } from '../setup/paths.mjs';
+import { PYTHON_CLIENT } from '../setup/test-tools/python-client.mjs';
 import { failure, NOTHING, withExitCode } from './results/counts.mjs';
 import { GoEvents } from './results/go-events.mjs';
+import { PytestLines } from './results/pytest-lines.mjs';
 import { runLive } from './jobs/live-command.mjs';
 import { planBatches, planMachineJobs } from './jobs/node-jobs.mjs';
 import { MINUTE_MS, runNodeTests, stopped } from './jobs/node-tests.mjs';
@@ -18,9 +20,11 @@ const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
 const SDK_TEST_BUILD = join(REPOSITORY, '.cache', 'sdk-test');
 /** Tests that also run on a second PostgreSQL: they depend on its SQL, its catalogue or its errors. */
 const DATABASE_TESTS =
-  /\/control\/(?:db\/(?!postgres\/)|schema\/|backup\/(?!backup\.)|(?:accounts|audit|billing)\/|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.|http\/(?:registries|previews)\.)/;
+  /\/control\/(?:db\/(?!postgres\/)|schema\/|backup\/(?!backup\.)|(?:accounts|audit|billing)\/|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.|http\/(?:registries|previews|named-secrets|secret-rotation)\.)/;
 /** Assumed for jobs that mostly wait for a compiler. */
 const COMPILED_SECONDS = 20;
+/** Most of them wait for an HTTP server on loopback. */
+const PYTHON_SECONDS = 80;
 const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
 
 /**
@@ -91,6 +95,19 @@ export const SUITES = [
     ],
   },
   {
+    name: 'python',
+    title: 'tests of the Python client',
+    plan: async (tools) => [
+      {
+        suite: 'python',
+        title: 'python',
+        place: 'beside',
+        seconds: PYTHON_SECONDS,
+        run: (context) => runPythonTests(tools, context),
+      },
+    ],
+  },
+  {
     name: 'e2e',
     title: 'tests on real virtual machines',
     plan: async (tools, times) =>
@@ -144,6 +161,27 @@ async function runGoTests(tools, directory, { print }) {
     counts: expired
       ? stopped(events.counts, events.unfinished, timeoutMs)
       : withExitCode(events.counts, exitCode),
+  };
+}
+
+/**
+ * Runs the tests of the Python client that need no service.
+ * @param {Tools} tools
+ * @param {JobContext} context
+ * @returns {Promise<JobResult>}
+ */
+async function runPythonTests({ pythonClient }, { print }) {
+  if (pythonClient === undefined) throw new Error('set-up has not installed the tools of the Python client');
+  const timeoutMs = 10 * MINUTE_MS;
+  const lines = new PytestLines(print);
+  const { exitCode, expired } = await runLive(pythonClient, ['-m', 'pytest', '-v', 'tests'], {
+    timeoutMs,
+    cwd: PYTHON_CLIENT,
+    env: { PYTHONDONTWRITEBYTECODE: '1' },
+    onLine: (line) => lines.accept(line),
+  });
+  return {
+    counts: expired ? stopped(lines.counts, [], timeoutMs) : withExitCode(lines.counts, exitCode),
   };
 }
 

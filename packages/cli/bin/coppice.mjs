@@ -1,46 +1,24 @@
 #!/usr/bin/env node
-import { doctor } from '../src/doctor.mjs';
-import { TYPESCRIPT_COMMANDS } from '../src/typescript-commands.mjs';
+import { existsSync, readFileSync } from 'node:fs';
 
-const USAGE = `usage: coppice doctor [--json]
-       coppice audit verify <file> [--secret-file <file>] [--head <seq>:<hmac> | --head <file>] [--prefix]
-       coppice image import <directory or .tar> --as local/<name>:<tag> [--name <name in the layout>]
-       coppice image list
-       coppice image remove local/<name>:<tag>
-       coppice backup <new directory>
-       coppice restore <directory>
-       coppice master-key rotate
-       coppice organization list [--json]
-       coppice organization grant <organization> <USD> [--note <text>]
-       coppice organization limit <organization> --<limit> <number | none | default> …
+const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+const args = process.argv.slice(2);
+/** A checkout, as the service is installed from, has the sources. The published package has only the built program. */
+const SOURCES = new URL('../src/', import.meta.url);
+const isCheckout = existsSync(SOURCES);
 
-  doctor   checks what Coppice needs on this machine, and says how to fix what is missing; exit code 1 if a
-           required part is missing
-  audit    verifies the audit log of a sandbox without the service: exit code 0 if the log is unchanged, 1 if it
-           is not, 2 if it could not be checked
-  image    imports images on a machine without a registry: OCI layouts, or archives of them as
-           "podman save --format oci-archive" and "skopeo copy … oci-archive:…" write them; requires root
-  backup   writes a consistent copy of the database, and the master key, to a directory; the service may run
-  restore  restores a backup where there is no database yet, also under another version of PostgreSQL; the
-           service must not run
-  master-key  makes a new master key and seals all stored secrets with it; the service must not run, sandboxes
-           keep running; if it was interrupted, run it again to finish
-  organization  lists organizations with their cost, grants them credit (a negative amount withdraws credit), and
-           sets limits for one organization; the service may run
-`;
+if (isCheckout && args[0] === 'admin') {
+  const { admin } = await import(new URL('admin/admin.mjs', SOURCES).href);
+  process.exitCode = await admin(args.slice(1));
+} else {
+  const program = await findProgram();
+  // Open connections and an open standard input would keep the process alive.
+  process.exit(program === undefined ? 1 : await (await import(program)).main(args, version));
+}
 
-/**
- * Commands by name. A command takes the arguments after its name and returns the exit code.
- * @type {Map<string, (args: string[]) => Promise<number>>}
- */
-const COMMANDS = new Map([['doctor', doctor], ...TYPESCRIPT_COMMANDS]);
-
-const [name, ...args] = process.argv.slice(2);
-const command = COMMANDS.get(name ?? '');
-if (command !== undefined) process.exitCode = await command(args);
-else if (name === undefined || name === 'help' || name === '--help' || name === '-h')
-  process.stdout.write(USAGE);
-else {
-  process.stderr.write(`coppice: unknown command "${name}"\n\n${USAGE}`);
-  process.exitCode = 2;
+/** @returns {Promise<string | undefined>} address of the module with the user's commands */
+async function findProgram() {
+  if (!isCheckout) return new URL('../dist/coppice.mjs', import.meta.url).href;
+  const { findUserProgram } = await import(new URL('admin/user-program.mjs', SOURCES).href);
+  return findUserProgram();
 }

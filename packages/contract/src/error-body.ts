@@ -8,6 +8,10 @@ export const ErrorAnswer = z
       code: z.custom<ErrorCode>(isErrorCode).meta({ type: 'string' }),
       message: z.string(),
       request_id: z.string().optional(),
+      trace_id: z
+        .string()
+        .optional()
+        .describe('Id of the trace of the request; only if the service records traces.'),
     }),
   })
   .meta({ id: 'Error' });

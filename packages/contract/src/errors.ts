@@ -40,7 +40,7 @@ export const ERRORS = {
   forbidden_origin: {
     status: 403,
     retryable: false,
-    summary: 'A page of another origin sent the request with the session of its visitor.',
+    summary: "A page of another origin sent the request with its visitor's session, or to `/mcp`.",
   },
   forbidden: {
     status: 403,
@@ -87,6 +87,11 @@ export const ERRORS = {
     summary:
       'The snapshot is damaged, or requires something that this machine does not have; the message names it.',
   },
+  secret_in_use: {
+    status: 409,
+    retryable: true,
+    summary: 'The credentials of a sandbox name the secret: set them without it first.',
+  },
   disk_in_use: {
     status: 409,
     retryable: true,
@@ -104,6 +109,11 @@ export const ERRORS = {
       'The disk is no longer as the saved sandbox knows it: another sandbox wrote to it, or it was deleted.',
   },
   already_exists: { status: 409, retryable: false, summary: 'The name is taken.' },
+  events_lost: {
+    status: 410,
+    retryable: false,
+    summary: 'The events from which you continue are no longer kept; begin with `after=0`.',
+  },
   payload_too_large: { status: 413, retryable: false, summary: 'The body exceeds the stated limit.' },
   range_not_satisfiable: {
     status: 416,
@@ -163,7 +173,7 @@ export function isErrorCode(value: unknown): value is ErrorCode {
 
 /** Wire form of every error answer. */
 export interface ErrorBody {
-  error: { code: ErrorCode; message: string; request_id?: string };
+  error: { code: ErrorCode; message: string; request_id?: string; trace_id?: string };
 }
 
 /**

@@ -49,7 +49,8 @@ function isSecretField([first]: readonly PropertyKey[]): boolean {
 
 /** Returns the first issue of the union member that is closest to the input: the one that failed deepest. */
 function findClosest(errors: readonly (readonly Issue[])[]): Issue | undefined {
-  return errors.find((issues) => issues[0]?.code !== 'invalid_type')?.[0] ?? errors[0]?.[0];
+  const closest = errors.find(([first]) => first?.code !== 'invalid_type' || first.path.length > 0);
+  return closest?.[0] ?? errors[0]?.[0];
 }
 
 function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {

@@ -32,13 +32,17 @@ import {
 } from './disks.ts';
 import type { CreateCallOptions } from './transport/post-once.ts';
 import type { FileContent } from './transport/upload.ts';
+import type { EventInfo, LostEvents } from './events/event-record.ts';
+import { listEvents, readEvents, type EventsOptions, type ListEventsOptions } from './events/events.ts';
 import { fetchNetworkProfiles, type NetworkProfile } from './egress.ts';
 import { Images } from './images.ts';
 import { describeObject, INSPECT, type InspectArguments } from './transport/inspect.ts';
 import type { PagedList } from './transport/paged-list.ts';
 import { Registries } from './registries.ts';
+import { Secrets } from './secrets.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
 import { Snapshots } from './sandbox/snapshots.ts';
+import { Webhooks } from './webhooks/webhooks.ts';
 import { Transport } from './transport/transport.ts';
 
 /**
@@ -64,6 +68,10 @@ export class Coppice {
   readonly images: Images;
   /** Stores credentials for private image registries. */
   readonly registries: Registries;
+  /** Stores secrets under names, for the credentials of sandboxes. */
+  readonly secrets: Secrets;
+  /** Sends events to your own servers. */
+  readonly webhooks: Webhooks;
   readonly #transport: Transport;
 
   constructor(options: ClientOptions = {}) {
@@ -74,6 +82,8 @@ export class Coppice {
     this.snapshots = new Snapshots(transport);
     this.images = new Images(transport);
     this.registries = new Registries(transport);
+    this.secrets = new Secrets(transport);
+    this.webhooks = new Webhooks(transport);
   }
 
   [INSPECT](...print: InspectArguments): string {
@@ -121,6 +131,29 @@ export class Coppice {
    */
   statement(month: string, options: CallOptions = {}): Promise<Statement> {
     return fetchStatement(this.#transport, month, options);
+  }
+
+  /**
+   * Yields the events of your organization as they happen, without an end: leave the loop, or abort the signal. It
+   * continues after lost connections, and repeats nothing. Without `after` it begins with the next event. Events that
+   * the service no longer keeps are reported as one event of type `lost`.
+   *
+   * @example
+   * for await (const event of client.events({ types: ['sandbox.failed'] })) console.log(event);
+   */
+  events(options: EventsOptions = {}): AsyncGenerator<EventInfo | LostEvents, never> {
+    return readEvents(this.#transport, options);
+  }
+
+  /**
+   * Lists the events that the service keeps, oldest first. Await the list for all of them, or iterate over it. Rejects
+   * with code `events_lost` when events after `after` are no longer kept. Throws `TypeError` for an invalid `limit`.
+   *
+   * @example
+   * for await (const { type, timestamp } of client.listEvents({ runId: sandbox.id })) console.log(timestamp, type);
+   */
+  listEvents(options: ListEventsOptions = {}): PagedList<EventInfo> {
+    return listEvents(this.#transport, options);
   }
 
   /**

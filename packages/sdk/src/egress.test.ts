@@ -20,7 +20,7 @@ const NETWORK = {
 };
 const EGRESS = {
   network: { allow: ['api.test'] },
-  credentials: { openai: 'k', my_service: 'l' },
+  credentials: { openai: 'k', my_service: 'l', google: { secret: 'of-all' } },
   credentialsV2: { github: { key: 'g', endpoints: [{ methods: ['GET'], paths: ['/repos/a/*'] }] } },
 };
 
@@ -74,7 +74,7 @@ test('counters that are not available are null', async () => {
 test('credentials are replaced and are listed without secrets', async () => {
   const endpoints = [{ methods: ['GET'], paths: [] }];
   await using server = await startWith([
-    { service: 'github', endpoints, updated_at: 't' },
+    { service: 'github', endpoints, secret: 'bot', updated_at: 't' },
     { service: 'openai', endpoints: null, updated_at: 'u' },
   ]);
   const sandbox = await server.client().sandboxes.create();
@@ -83,8 +83,8 @@ test('credentials are replaced and are listed without secrets', async () => {
   assert.equal(`${server.last.method} ${server.last.url}`, `PUT /v1/runs/${sandbox.id}/credentials`);
   assert.deepEqual(server.lastJson, { credentials, credentials_v2: credentialsV2 });
   assert.deepEqual(listed, [
-    { service: 'github', endpoints, updatedAt: 't' },
-    { service: 'openai', endpoints: null, updatedAt: 'u' },
+    { service: 'github', endpoints, secret: 'bot', updatedAt: 't' },
+    { service: 'openai', endpoints: null, secret: null, updatedAt: 'u' },
   ]);
   assert.deepEqual(await sandbox.credentials(), listed);
 });

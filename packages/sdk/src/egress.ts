@@ -34,21 +34,27 @@ export interface CredentialEndpoint {
   paths: string[];
 }
 
+/** Takes the place of a secret in credentials. */
+export interface SecretReference {
+  /** Name of a secret of `client.secrets`. */
+  secret: string;
+}
+
 /** A secret, and the requests that it may sign. */
 export interface CredentialWithRules {
-  /** The secret. */
-  key: string;
+  /** The secret, or the name of a secret of the organization. */
+  key: string | SecretReference;
   /** Requests that the secret may sign. An empty list means none. */
   endpoints: CredentialEndpoint[];
 }
 
 /**
- * Secrets by service name: `openai`, `anthropic`, `google`, `github`, `huggingface`, and services that the operator
+ * Secrets, or names of secrets of the organization, by service name: `openai`, `anthropic`, `google`, `github`, `huggingface`, and services that the operator
  * added.
  */
 export interface CredentialOptions {
   /** Secrets that sign any request to their service. */
-  credentials?: Record<string, string> | undefined;
+  credentials?: Record<string, string | SecretReference> | undefined;
   /** Secrets that sign only the requests that their rules allow; others are answered 403. */
   credentialsV2?: Record<string, CredentialWithRules> | undefined;
 }
@@ -120,6 +126,8 @@ export interface CredentialInfo {
   service: string;
   /** Requests that the host signs. Null means any request. */
   endpoints: CredentialEndpoint[] | null;
+  /** Name of the secret of the organization. Null if the credential has a value of its own. */
+  secret: string | null;
   /** Time of the last change, ISO 8601 UTC. */
   updatedAt: string;
 }
@@ -255,6 +263,7 @@ function parseCredentials(value: unknown): CredentialInfo[] {
     return {
       service: readString(record, 'service'),
       endpoints: endpoints === null ? null : readArray(endpoints, 'endpoints', parseEndpoint),
+      secret: readOptionalString(record, 'secret'),
       updatedAt: readString(record, 'updated_at'),
     };
   });

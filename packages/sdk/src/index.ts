@@ -13,7 +13,7 @@ export type { AuditOptions } from './audit/audit.ts';
 export { parseAuditLine } from './audit/audit-entry.ts';
 export type { AuditEntry, AuditHead } from './audit/audit-entry.ts';
 export type { CallOptions, ClientOptions, FetchFunction } from './transport/client-options.ts';
-export type { OutputChunk, OutputListeners } from './streams/collected-output.ts';
+export type { OutputBytes, OutputChunk, OutputListeners } from './streams/collected-output.ts';
 export type { CommandStdin } from './streams/command-stdin.ts';
 export type { CommandExit } from './streams/command-stream.ts';
 export { Coppice } from './coppice.ts';
@@ -43,7 +43,10 @@ export type {
   NetworkInfo,
   NetworkProfile,
   NetworkRules,
+  SecretReference,
 } from './egress.ts';
+export type { EventInfo, LostEvents } from './events/event-record.ts';
+export type { EventsOptions, ListEventsOptions } from './events/events.ts';
 export { CoppiceError } from './transport/errors.ts';
 export type { ClientErrorCode, ErrorCode, ServiceErrorCode } from './transport/errors.ts';
 export { Command, type CommandInputOptions } from './commands/command.ts';
@@ -57,6 +60,7 @@ export {
 export type { ExecOptions, ExecResult } from './streams/exec.ts';
 export type {
   DownloadOptions,
+  DownloadStreamOptions,
   FileEntry,
   ListFilesOptions,
   UploadOptions,
@@ -96,6 +100,7 @@ export type { ForkOptions } from './sandbox/forks.ts';
 export type { ResumeOptions } from './sandbox/lifecycle.ts';
 export type { SandboxSettings } from './sandbox/settings.ts';
 export type { ListOptions, Sandboxes } from './sandbox/sandboxes.ts';
+export type { SecretInfo, Secrets } from './secrets.ts';
 export type { Shell, ShellOptions, ShellResult } from './streams/shell.ts';
 export type {
   ListSnapshotsOptions,
@@ -110,4 +115,24 @@ export type { Terminal, TerminalExit, TerminalOptions } from './streams/terminal
 export type { Ticket, TicketOptions } from './streams/tickets.ts';
 export { verifyAudit } from './audit/verify-audit.ts';
 export type { AuditProblem, AuditVerdict, VerifyAuditOptions } from './audit/verify-audit.ts';
+export {
+  verifyWebhook,
+  WebhookVerificationError,
+  type VerifyWebhookOptions,
+  type WebhookHeaders,
+  type WebhookMessage,
+} from './webhooks/verify-webhook.ts';
+export type {
+  CreatedWebhook,
+  DeliveryAttempt,
+  DeliveryInfo,
+  WebhookInfo,
+} from './webhooks/webhook-record.ts';
+export type {
+  CreateWebhookOptions,
+  ListDeliveriesOptions,
+  RotateWebhookOptions,
+  WebhookOptions,
+  Webhooks,
+} from './webhooks/webhooks.ts';
 export type { WebSocketConstructor, WebSocketLike, WebSocketLikeEvent } from './streams/web-socket.ts';

@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 import { useStoreVariables, type Config } from './config/config.ts';
 import { startControl } from './control/control.ts';
+import { loadDocumentation } from './control/documentation/documentation.ts';
 import { preloadServer } from './control/http/preload.ts';
 import { isJournal } from './lib/files/journal.ts';
 import { preloadObjectStore } from './lib/objects/open-object-store.ts';
@@ -19,6 +20,7 @@ export async function runControlRole(config: Config, log: Logger): Promise<void>
   // Without a supervisor control must read the pair itself, before the next step makes the key file unreadable.
   const ownPair =
     config.tls === undefined || process.send !== undefined ? undefined : readTlsPair(config.tls);
+  const documentation = loadDocumentation(config.control.documentationDir, log);
   useStoreVariables(config);
   if (process.getuid?.() === 0) {
     await preloadServer(config.control.version);
@@ -28,7 +30,7 @@ export async function runControlRole(config: Config, log: Logger): Promise<void>
   const tls = config.tls === undefined ? undefined : (ownPair ?? (await receiver.first()));
   // Control shares its output with the supervisor, which prints the API key and the invitation.
   const kept = isJournal(STDOUT) ? { bootstrapDir: config.control.dataDir } : {};
-  const control = await startControl({ ...config.control, ...kept }, log, { tls });
+  const control = await startControl({ ...config.control, ...kept }, log, { tls, documentation });
   receiver.follow((pair) => control.setTls(pair));
   tellSupervisor({ type: 'control-ready', address: control.address, bootstrap: control.bootstrap });
   const reason = await Promise.race([asked, control.lost]);

@@ -4,16 +4,25 @@
  * next start adopts them.
  */
 import type { Logger } from 'pino';
-import { ConfigError, loadConfig, readProcessSettings, type Config } from './config/config.ts';
+import {
+  ConfigError,
+  dropTracingVariables,
+  loadConfig,
+  readProcessSettings,
+  type Config,
+} from './config/config.ts';
 import { PathError } from './config/default-paths.mjs';
 import { ensurePrivateDirectory } from './config/private-directory.ts';
 import { stretchDeadlines } from './lib/waiting/deadline.ts';
 import { armFaults } from './lib/fault-directory.ts';
 import { createLog } from './lib/log.ts';
+import { openTracing } from './lib/tracing/open-tracing.ts';
 import { TlsError } from './lib/tls/tls-pair.ts';
 
 /** EX_CONFIG: a restart would not help. */
 const CONFIG_EXIT_CODE = 78;
+/** Time for a role that has stopped to end by itself. */
+const EXIT_GRACE_MS = 500;
 
 type RunRole = (config: Config, log: Logger) => Promise<void>;
 
@@ -40,7 +49,27 @@ async function main(): Promise<void> {
   armFaults(config.faultDir);
   stretchDeadlines(config.deadlineFactor);
   const run = await load();
-  await run(config, createLog(role, config.logLevel));
+  const log = createLog(role, config.logLevel, { isTraced: config.tracing !== undefined });
+  if (role === 'all') return run(config, log);
+  dropTracingVariables();
+  await runTraced(config, { role, log }, () => run(config, log));
+}
+
+/** Runs a role, and exports its traces if a collector is configured. */
+async function runTraced(
+  config: Config,
+  { role, log }: { role: string; log: Logger },
+  run: () => Promise<void>,
+): Promise<void> {
+  if (config.tracing === undefined) return run();
+  const { version } = config.control;
+  const tracing = await openTracing(config.tracing, { name: role, version, log });
+  try {
+    await run();
+  } finally {
+    // A library that still waits to repeat an export would hold up the restart of the service.
+    if (!(await tracing.close())) setTimeout(() => process.exit(), EXIT_GRACE_MS).unref();
+  }
 }
 
 /** Runs the egress role. It has no directories, and receives its configuration from the runner. */

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 const NOT_OURS = new Set(['node_modules', 'dist', 'results']);
-const SOURCES = new Set(['.ts', '.mjs', '.js', '.go', '.sh']);
+const SOURCES = new Set(['.ts', '.mjs', '.js', '.go', '.py', '.sh']);
 const MAX_LINES = 500;
 /** Exceptions from the limit. The list may only become shorter. */
 const LONG_FILES: readonly string[] = [];
@@ -100,10 +100,10 @@ function listDeadLinks(page: string): string[] {
   );
 }
 
-/** The lines of a source file that hold a comment. */
+/** The lines of a source file that hold a comment. Those of a docstring look like code, so all lines of Python count. */
 function readComments(path: string): { place: string; text: string }[] {
   return readLines(path)
-    .filter(({ text }) => /^\s*(?:\*|\/\/|\/\*\*)/u.test(text))
+    .filter(({ text }) => extname(path) === '.py' || /^\s*(?:\*|\/\/|\/\*\*)/u.test(text))
     .map(({ number, text }) => ({ place: `${path}:${number}`, text }));
 }
 

@@ -12,6 +12,7 @@ import { z } from 'zod';
 import { canonicalize } from './canonical-json.ts';
 import { CredentialEndpoint } from '../egress/credentials.ts';
 import { boundedIntText, FlagText, Timestamp } from '../fields.ts';
+import { FILE_LINK_METHODS } from '../sandbox/file-links.ts';
 import { STATUS_REASONS } from '../sandbox/lifecycle.ts';
 
 const Shape = { image: z.string(), vcpus: z.int(), mem_mib: z.int(), disk_mib: z.int() };
@@ -19,6 +20,7 @@ const Usage = { cpu_ms: z.number(), mem_peak_bytes: z.number(), uptime_ms: z.num
 const Command = z
   .string()
   .describe('Verbatim: everything that the caller writes into a command is recorded.');
+const CommandId = z.string().describe('Id of a command that outlives its client.');
 const Path = z
   .string()
   .describe('As in the request; a relative path is appended to the cwd of the sandbox, if it has one.');
@@ -73,7 +75,7 @@ export const AUDIT_EVENTS = {
   'disk.snapshot': z.object({ disk: z.string(), snapshot: z.string(), version: z.int() }),
   'sandbox.destroyed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
   'sandbox.failed': z.object({ ...Usage, reason: z.enum(STATUS_REASONS) }),
-  'exec.start': z.object({ command: Command }),
+  'exec.start': z.object({ command: Command, command_id: CommandId.optional() }),
   'exec.exit': z.object({
     command: Command,
     exit_code: z
@@ -81,6 +83,7 @@ export const AUDIT_EVENTS = {
       .nullable()
       .describe('null when the exit was not observed: the command was refused, killed, or lost.'),
     duration_ms: z.int(),
+    command_id: CommandId.optional(),
     start_seq: z
       .int()
       .optional()
@@ -108,6 +111,9 @@ export const AUDIT_EVENTS = {
     ),
     archive: Archive,
   }),
+  'file.link': z
+    .object({ path: Path, method: z.enum(FILE_LINK_METHODS), expires_at: Timestamp })
+    .describe('A URL was created that reads or writes the file without an API key.'),
   'file.mkdir': z.object({ path: Path, complete: Complete }),
   'file.move': z.object({ path: Path, to: Path, complete: Complete }),
   'file.remove': z.object({ path: Path, recursive: Recursive, complete: Complete }),
@@ -142,9 +148,23 @@ export const AUDIT_EVENTS = {
   'policy.changed': Policy,
   'credentials.changed': z.object({
     credentials: z
-      .array(z.object({ service: z.string(), endpoints: z.array(CredentialEndpoint).nullable() }))
+      .array(
+        z.object({
+          service: z.string(),
+          endpoints: z.array(CredentialEndpoint).nullable(),
+          secret: z
+            .string()
+            .optional()
+            .describe('Name of the secret of the organization, if it has the value.'),
+        }),
+      )
       .describe('All credentials granted from now on.'),
   }),
+  'credentials.rotated': z
+    .object({
+      credentials: z.array(z.object({ service: z.string(), secret: z.string(), version: z.int() })),
+    })
+    .describe('The host signs requests with a new version of a secret of the organization.'),
 } as const satisfies Record<string, z.ZodType>;
 
 export type AuditEvent = keyof typeof AUDIT_EVENTS;

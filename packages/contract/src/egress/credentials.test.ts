@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { findPathRuleFault, parsePathRule } from './credential-paths.ts';
-import { collectGrants, MAX_SECRET_BYTES, PutCredentialsRequest } from './credentials.ts';
+import { collectGrants, PutCredentialsRequest } from './credentials.ts';
+import { MAX_SECRET_BYTES, PutSecretRequest, SecretName } from './secrets.ts';
 import { AppError } from '../errors.ts';
 import { invalidRequest } from '../invalid-request.ts';
 
@@ -58,7 +59,31 @@ const REFUSED: [what: string, input: unknown, message: RegExp][] = [
     { credentials: { openai: 'a'.repeat(MAX_SECRET_BYTES + 1) } },
     /at most 8192 bytes/,
   ],
-  ['a secret that is no text', { credentials: { openai: 7 } }, /^credentials\.openai: must be a string$/],
+  [
+    'a secret that is no text',
+    { credentials: { openai: 7 } },
+    /^credentials\.openai: must be a string, or \{"secret": "<name>"\} for a secret of the organization$/,
+  ],
+  [
+    'no name of a secret',
+    { credentials: { openai: {} } },
+    /^credentials\.openai\.secret: is required, must be the name of a secret/,
+  ],
+  [
+    'a number as the name of a secret',
+    { credentials: { openai: { secret: 7 } } },
+    /^credentials\.openai\.secret: must be the name of a secret, as a string$/,
+  ],
+  [
+    'a secret as the name of one',
+    { credentials_v2: { github: { key: { secret: CANARY.toUpperCase() }, endpoints: [] } } },
+    /^credentials_v2\.github\.key\.secret: must be the name of a secret: 1–40/,
+  ],
+  [
+    'a name and a value',
+    { credentials: { openai: { secret: 'a', value: CANARY } } },
+    /^credentials\.openai: has an unknown field/,
+  ],
   ['a list', { credentials: [] }, /^credentials: must be an object of service and secret$/],
   [
     'an upper-case service',
@@ -161,8 +186,13 @@ test('both forms are merged into one sorted list, with methods in upper case', (
     },
   });
   assert.deepEqual(collectGrants(request, SERVICES), [
-    { service: 'github', key: 'ghp', endpoints: [{ methods: ['GET', 'POST'], paths: ['/repos/o/*'] }] },
-    { service: 'openai', key: 'sk-1', endpoints: null },
+    {
+      service: 'github',
+      key: 'ghp',
+      field: 'credentials_v2.github.key',
+      endpoints: [{ methods: ['GET', 'POST'], paths: ['/repos/o/*'] }],
+    },
+    { service: 'openai', key: 'sk-1', field: 'credentials.openai', endpoints: null },
   ]);
   assert.deepEqual(collectGrants({}, SERVICES), []);
 });
@@ -219,4 +249,31 @@ test('any text is a valid rule or has a reported fault, and no text makes the ch
     }),
     { numRuns: 10_000 },
   );
+});
+
+test('credentials name secrets of the organization in place of values, in both forms', () => {
+  const request = PutCredentialsRequest.parse({
+    credentials: { openai: { secret: 'openai-production' } },
+    credentials_v2: { github: { key: { secret: 'github_bot' }, endpoints: [] } },
+  });
+  assert.deepEqual(collectGrants(request, SERVICES), [
+    { service: 'github', key: { secret: 'github_bot' }, field: 'credentials_v2.github.key', endpoints: [] },
+    {
+      service: 'openai',
+      key: { secret: 'openai-production' },
+      field: 'credentials.openai',
+      endpoints: null,
+    },
+  ]);
+});
+
+test('names of secrets are short and have one spelling, and their values fit into a header', () => {
+  const isName = (name: string): boolean => SecretName.safeParse(name).success;
+  for (const name of ['a', 'openai', 'openai-production', 'a_b-c9', 'a'.repeat(40)])
+    assert.ok(isName(name), name);
+  for (const name of ['', 'A', '9a', '-a', 'a-', 'a--b', 'a.b', 'a/b', 'a b', 'é', 'a\n', 'a'.repeat(41)])
+    assert.ok(!isName(name), name);
+  for (const value of ['', 'a b', 'a\n', 'é', 'Bearer x', 'a'.repeat(MAX_SECRET_BYTES + 1), 7, null])
+    assert.ok(!PutSecretRequest.safeParse({ value }).success, String(value));
+  assert.ok(PutSecretRequest.safeParse({ value: 'a'.repeat(MAX_SECRET_BYTES) }).success);
 });

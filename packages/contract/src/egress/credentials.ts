@@ -3,12 +3,12 @@ import { z } from 'zod';
 import { findPathRuleFault, MAX_PATH_RULE_BYTES, parsePathRule, type PathRule } from './credential-paths.ts';
 import { AppError } from '../errors.ts';
 import { Timestamp } from '../fields.ts';
+import { SecretReference, secretValue } from './secrets.ts';
 
 /** TRACE is excluded because it would show the secret to the guest, CONNECT because it would bypass the rules. */
 export const CREDENTIAL_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
 export type CredentialMethod = (typeof CREDENTIAL_METHODS)[number];
 
-export const MAX_SECRET_BYTES = 8192;
 const MAX_SERVICES = 16;
 const MAX_ENDPOINTS = 32;
 const MAX_METHODS = 16;
@@ -25,17 +25,11 @@ export const CredentialServiceName = z.string().regex(SERVICE_NAME, {
 });
 
 const CredentialKey = z
-  .string({ error: 'must be a string' })
-  .min(1, { error: 'must not be empty' })
-  .refine((key) => !/\p{Cc}/u.test(key), {
-    error: 'must not contain control characters, such as a line break at its end',
-  })
-  .refine((key) => /^[\x21-\x7e\p{Cc}]*$/u.test(key), {
-    error:
-      'must be printable ASCII without spaces, because it is sent in a header: give the key alone, without "Bearer"',
-  })
-  .refine((key) => key.length <= MAX_SECRET_BYTES, { error: `must be at most ${MAX_SECRET_BYTES} bytes` })
-  .describe('Stored encrypted, never shown, and never present in the sandbox.');
+  .union([
+    secretValue('must be a string, or {"secret": "<name>"} for a secret of the organization'),
+    SecretReference,
+  ])
+  .describe('The secret itself, or the name of a secret of the organization.');
 
 const EndpointMethod = z
   .string({ error: 'must be a string' })
@@ -98,6 +92,10 @@ export const CredentialRecord = z
   .object({
     service: z.string().meta({ example: 'openai' }),
     endpoints: z.array(CredentialEndpoint).nullable().describe('null allows any request.'),
+    secret: z
+      .string()
+      .nullable()
+      .describe('Name of the secret of the organization; null if the credential has a value of its own.'),
     updated_at: Timestamp,
   })
   .meta({ id: 'Credential' });
@@ -106,7 +104,9 @@ export type CredentialRecord = z.infer<typeof CredentialRecord>;
 /** A grant of either form. `endpoints` is null for the simple form, which allows any request. */
 export interface CredentialGrant {
   service: string;
-  key: string;
+  key: string | SecretReference;
+  /** The field of the request that has `key`. */
+  field: string;
   endpoints: readonly CredentialEndpoint[] | null;
 }
 
@@ -139,8 +139,18 @@ export function collectGrants(
   for (const [name, { endpoints }] of Object.entries(ruled))
     refuseOutsideBase(name, endpoints, byName.get(name)?.basePath ?? '');
   return [
-    ...Object.entries(simple).map(([service, key]) => ({ service, key, endpoints: null })),
-    ...Object.entries(ruled).map(([service, { key, endpoints }]) => ({ service, key, endpoints })),
+    ...Object.entries(simple).map(([service, key]) => ({
+      service,
+      key,
+      field: `credentials.${service}`,
+      endpoints: null,
+    })),
+    ...Object.entries(ruled).map(([service, { key, endpoints }]) => ({
+      service,
+      key,
+      field: `credentials_v2.${service}.key`,
+      endpoints,
+    })),
   ].sort((a, b) => (a.service < b.service ? -1 : 1));
 }
 

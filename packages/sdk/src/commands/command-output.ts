@@ -1,6 +1,7 @@
 import type { CallOptions } from '../transport/client-options.ts';
-import { sleep } from '../transport/sleep.ts';
+import { decodeBase64 } from '../transport/base64.ts';
 import { CoppiceError } from '../transport/errors.ts';
+import { isLostConnection, waitForAttempt } from '../transport/lost-connection.ts';
 import { readEventData } from '../streams/event-stream.ts';
 import type { CommandExit } from '../streams/command-stream.ts';
 import { parseFrame } from '../streams/stream-frame.ts';
@@ -38,16 +39,6 @@ export interface CommandOutputOptions extends CallOptions {
 const MAX_EVENT_LENGTH = 1 << 20;
 /** Tries to continue after a lost connection, one after the other, before the error is the caller's. */
 const MAX_FAILURES = 8;
-const FIRST_DELAY_MS = 200;
-const MAX_DELAY_MS = 10_000;
-/** The connection, the service or its runner was lost; the command continues. */
-const LOST = new Set([
-  'connection_failed',
-  'connection_refused',
-  'timeout',
-  'unavailable',
-  'guest_unreachable',
-]);
 
 /**
  * Yields the output of the command at `path` up to its end, and returns how it ended. After a lost connection it continues
@@ -65,9 +56,8 @@ export async function* readCommandOutput(
       return yield* reading.readOn();
     } catch (error) {
       if (reading.offset > before) failures = 0;
-      const mayContinue = error instanceof CoppiceError && LOST.has(error.code) && failures < MAX_FAILURES;
-      if (!mayContinue) throw error;
-      await sleep(Math.min(MAX_DELAY_MS, FIRST_DELAY_MS * 2 ** failures), options.signal);
+      if (!isLostConnection(error) || failures >= MAX_FAILURES) throw error;
+      await waitForAttempt(failures, options.signal);
     }
   }
 }
@@ -129,8 +119,4 @@ class Reading {
   *#flush(): Generator<CommandOutput> {
     for (const { type, data } of this.#text.end()) yield { type, data, nextOffset: this.offset };
   }
-}
-
-function decodeBase64(text: string): Uint8Array {
-  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }

@@ -284,3 +284,27 @@ test('directory entries have fields in camelCase', async () => {
   ]);
   assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/files?path=%2Fd`);
 });
+
+for (const honours of [true, false])
+  test(`a stream has the part that is asked for, ${honours ? 'sent as a range' : 'also when the service sends the whole file'}`, async () => {
+    const content = Buffer.from('0123456789');
+    const ranges: (string | undefined)[] = [];
+    await using server = await LoopbackServer.start(({ headers }, response) => {
+      ranges.push(headers.range);
+      const [, from, to] = /^bytes=(\d+)-(\d*)$/u.exec(headers.range ?? '') ?? [];
+      const end = to === undefined || to === '' ? content.length : Number(to) + 1;
+      if (honours && from !== undefined) response.writeHead(206).end(content.subarray(Number(from), end));
+      else {
+        response.write(content.subarray(0, 3));
+        response.end(content.subarray(3));
+      }
+    });
+    const read = async (offset?: number, length?: number): Promise<string> =>
+      new Response(await server.sandbox().downloadStream('/a', { offset, length })).text();
+    assert.deepEqual([await read(), await read(0), await read(4)], ['0123456789', '0123456789', '456789']);
+    assert.deepEqual([await read(2, 3), await read(0, 4), await read(8, 9)], ['234', '0123', '89']);
+    const parts = ['bytes=2-4', 'bytes=0-3', 'bytes=8-16'];
+    assert.deepEqual(ranges, [undefined, undefined, 'bytes=4-', ...parts]);
+    for (const [offset, length] of [[-1], [1.5], [0, 0], [0, 1.5]])
+      await assert.rejects(read(offset, length), TypeError);
+  });

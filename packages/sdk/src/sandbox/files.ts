@@ -14,6 +14,7 @@ import {
 
 /** The default page size of the service. */
 const MAX_PAGE_FILES = 1000;
+const PARTIAL_CONTENT = 206;
 
 /** Options of `sandbox.upload()`. */
 export interface UploadOptions extends CallOptions {
@@ -38,6 +39,17 @@ export interface UploadResult {
 export interface DownloadOptions extends CallOptions {
   /** Maximum size in bytes. A larger file rejects with code `response_too_large`. Default 256 MiB. */
   maxBytes?: number | undefined;
+}
+
+/** Options of `sandbox.downloadStream()`. */
+export interface DownloadStreamOptions extends CallOptions {
+  /**
+   * First byte to read, from 0 on. With `length` or an offset above 0, rejects with code `range_not_satisfiable` if it is at
+   * or after the end of the file. Default 0.
+   */
+  offset?: number | undefined;
+  /** Maximum number of bytes to read, at least 1. Default: up to the end of the file. */
+  length?: number | undefined;
 }
 
 /** Options of `sandbox.listFiles()`. */
@@ -85,19 +97,50 @@ export async function uploadFile(
   return sendContent(transport, request, { content, parse: parseUploadResult });
 }
 
-/** Reads a file as a stream. */
+/** Reads a file as a stream. Throws `TypeError` for an invalid `offset` or `length`. */
 export async function downloadStream(
   transport: Transport,
   path: string,
   file: string,
-  options: CallOptions,
+  { offset = 0, length = Infinity, signal }: DownloadStreamOptions,
 ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
-  return transport.callStream({
+  if (!Number.isInteger(offset) || offset < 0)
+    throw new TypeError(`offset must be a whole number of at least 0, not ${offset}`);
+  if (length !== Infinity && (!Number.isInteger(length) || length < 1))
+    throw new TypeError(`length must be a whole number of at least 1, not ${length}`);
+  const isPart = offset > 0 || length !== Infinity;
+  const { status, body } = await transport.callStreamWithStatus({
     method: 'GET',
     path: `${path}/files/download`,
     query: buildQuery({ path: file }),
+    ...(isPart ? { headers: { range: formatRange(offset, length) } } : {}),
     idempotent: true,
-    signal: options.signal,
+    signal,
+  });
+  // The service sends all of a file that the kernel generates.
+  return !isPart || status === PARTIAL_CONTENT ? body : body.pipeThrough(cutBytes(offset, length));
+}
+
+function formatRange(offset: number, length: number): string {
+  return `bytes=${offset}-${length === Infinity ? '' : offset + length - 1}`;
+}
+
+function cutBytes(
+  offset: number,
+  length: number,
+): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> {
+  let skipped = offset;
+  let left = length;
+  return new TransformStream({
+    transform(chunk, controller) {
+      const rest = chunk.subarray(Math.min(skipped, chunk.length));
+      skipped -= chunk.length - rest.length;
+      const taken = rest.subarray(0, left);
+      left -= taken.length;
+      if (taken.length > 0) controller.enqueue(taken);
+      // Cancels the source, whose rest is not read.
+      if (left === 0) controller.terminate();
+    },
   });
 }
 

@@ -42,6 +42,9 @@ export interface SandboxEgress {
    *
    * @example
    * await sandbox.setCredentials({ credentials: { openai: process.env.OPENAI_API_KEY ?? '' } });
+   *
+   * @example
+   * await sandbox.setCredentials({ credentials: { openai: { secret: 'openai-production' } } });
    */
   setCredentials(credentials: CredentialOptions, options?: CallOptions): Promise<CredentialInfo[]>;
 }

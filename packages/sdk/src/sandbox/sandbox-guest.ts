@@ -2,9 +2,16 @@ import type { SandboxCommands } from '../commands/sandbox-commands.ts';
 import type { CommandExit } from '../streams/command-stream.ts';
 import type { FileContent } from '../transport/upload.ts';
 import type { CallOptions } from '../transport/client-options.ts';
-import type { OutputChunk, OutputListeners } from '../streams/collected-output.ts';
+import type { OutputBytes, OutputChunk, OutputListeners } from '../streams/collected-output.ts';
 import type { ExecOptions, ExecResult } from '../streams/exec.ts';
-import type { DownloadOptions, FileEntry, ListFilesOptions, UploadOptions, UploadResult } from './files.ts';
+import type {
+  DownloadOptions,
+  DownloadStreamOptions,
+  FileEntry,
+  ListFilesOptions,
+  UploadOptions,
+  UploadResult,
+} from './files.ts';
 import type { PagedList } from '../transport/paged-list.ts';
 import type { Preview, PreviewInfo, PreviewOptions } from './previews.ts';
 import type { SandboxFiles } from './sandbox-files.ts';
@@ -45,6 +52,15 @@ export interface SandboxGuest {
    * for await (const { type, data } of sandbox.stream('npm run build', { timeout: 600 })) process[type].write(data);
    */
   stream(command: string, options?: ExecOptions): AsyncGenerator<OutputChunk, CommandExit>;
+
+  /**
+   * Does the same as `stream()`, and yields the output as the bytes that the command wrote: for output that is not UTF-8.
+   *
+   * @example
+   * for await (const { type, data } of sandbox.streamBytes('tar -cz /workspace'))
+   *   if (type === 'stdout') process.stdout.write(data);
+   */
+  streamBytes(command: string, options?: ExecOptions): AsyncGenerator<OutputBytes, CommandExit>;
 
   /**
    * Starts a command with `/bin/sh -c` that reads input while it runs. Its standard input stays open until
@@ -114,8 +130,14 @@ export interface SandboxGuest {
    * @example
    * const stream = await sandbox.downloadStream('/workspace/big.tar');
    * await stream.pipeTo(Writable.toWeb(createWriteStream('big.tar')));
+   *
+   * @example
+   * const part = await sandbox.downloadStream('/workspace/big.tar', { offset: 1_000_000, length: 65_536 });
    */
-  downloadStream(path: string, options?: CallOptions): Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
+  downloadStream(
+    path: string,
+    options?: DownloadStreamOptions,
+  ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
 
   /**
    * Lists a directory, sorted by name. Await the list for all entries, or iterate over it. Throws `TypeError` for an

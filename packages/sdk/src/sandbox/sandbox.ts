@@ -21,9 +21,14 @@ import type { SandboxEgress } from './sandbox-egress.ts';
 import type { SandboxGuest } from './sandbox-guest.ts';
 import type { SandboxLife } from './sandbox-life.ts';
 import { SandboxCommands } from '../commands/sandbox-commands.ts';
-import { execWithListeners, streamCommand, type CommandExit } from '../streams/command-stream.ts';
+import {
+  execWithListeners,
+  streamCommand,
+  streamCommandBytes,
+  type CommandExit,
+} from '../streams/command-stream.ts';
 import type { FileContent } from '../transport/upload.ts';
-import type { OutputChunk, OutputListeners } from '../streams/collected-output.ts';
+import type { OutputBytes, OutputChunk, OutputListeners } from '../streams/collected-output.ts';
 import { execCommand, type ExecOptions, type ExecResult } from '../streams/exec.ts';
 import {
   downloadBytes,
@@ -31,6 +36,7 @@ import {
   listDirectory,
   uploadFile,
   type DownloadOptions,
+  type DownloadStreamOptions,
   type FileEntry,
   type ListFilesOptions,
   type UploadOptions,
@@ -260,6 +266,10 @@ export class Sandbox implements SandboxLife, SandboxGuest, SandboxEgress, AsyncD
     return streamCommand(this.#transport, this.#path, command, options);
   }
 
+  streamBytes(command: string, options: ExecOptions = {}): AsyncGenerator<OutputBytes, CommandExit> {
+    return streamCommandBytes(this.#transport, this.#path, command, options);
+  }
+
   async spawn(command: string, options: SpawnOptions = {}): Promise<SpawnedCommand> {
     return spawnCommand(this.#transport, this.#path, command, options);
   }
@@ -286,7 +296,7 @@ export class Sandbox implements SandboxLife, SandboxGuest, SandboxEgress, AsyncD
 
   async downloadStream(
     path: string,
-    options: CallOptions = {},
+    options: DownloadStreamOptions = {},
   ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
     return downloadStream(this.#transport, this.#path, path, options);
   }

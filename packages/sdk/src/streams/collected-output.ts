@@ -6,6 +6,14 @@ export interface OutputChunk {
   data: string;
 }
 
+/** A piece of the output of a command, as the bytes that it wrote. */
+export interface OutputBytes {
+  /** Stream to which the command wrote. */
+  type: 'stdout' | 'stderr';
+  /** Bytes, cut anywhere. */
+  data: Uint8Array<ArrayBuffer>;
+}
+
 /**
  * Callbacks for the output of a command, called with its pieces in order. If a callback returns a promise, the client
  * waits for it, and the command waits in turn.

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { CoppiceError } from '../transport/errors.ts';
@@ -29,6 +30,33 @@ test('a streamed command yields its output in order and returns how it ended', a
   assert.deepEqual(next.value, { exitCode: 3, timedOut: false });
   assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/exec/stream`);
   assert.deepEqual(server.lastJson, { command: 'make', timeout: 5, stdin: 'in' });
+});
+
+test('output as bytes is what the command wrote', async () => {
+  const bytes = Buffer.from([0xff, 0xfe, 0, 0x80]);
+  await using server = await LoopbackServer.start((_, response) => {
+    send(response, out(bytes.toString('base64')), err(''), exit('3'));
+    response.end();
+  });
+  const chunks = server.sandbox().streamBytes('make', { timeout: 5 });
+  const first = await chunks.next();
+  assert.ok(first.done !== true);
+  assert.deepEqual([first.value.type, Buffer.from(first.value.data)], ['stdout', bytes]);
+  const second = await chunks.next();
+  assert.deepEqual(second.value, { type: 'stderr', data: new Uint8Array() });
+  assert.deepEqual((await chunks.next()).value, { exitCode: 3, timedOut: false });
+  assert.equal(server.last.url, `/v1/runs/${SANDBOX_ID}/exec/stream?encoding=base64`);
+});
+
+test('leaving the loop over bytes kills the command', async () => {
+  const left: Promise<unknown>[] = [];
+  await using server = await LoopbackServer.start((_, response) => {
+    left.push(once(response, 'close'));
+    send(response, out('AA=='));
+  });
+  for await (const _ of server.sandbox().streamBytes('make')) break;
+  assert.equal(left.length, 1);
+  await within(5_000, Promise.all(left), 'the stream stays open');
 });
 
 test('frames and characters that arrive in pieces are joined', async () => {

@@ -1,10 +1,17 @@
-import { CollectedOutput, tellListener, type OutputChunk, type OutputListeners } from './collected-output.ts';
+import {
+  CollectedOutput,
+  tellListener,
+  type OutputBytes,
+  type OutputChunk,
+  type OutputListeners,
+} from './collected-output.ts';
+import { decodeBase64 } from '../transport/base64.ts';
 import { CoppiceError } from '../transport/errors.ts';
 import { readEventData } from './event-stream.ts';
 import { buildExecRequest, type ExecOptions, type ExecResult } from './exec.ts';
 import { parseFrame, type FrameSource, type StreamFrame } from './stream-frame.ts';
-import { labelOf, type Transport } from '../transport/transport.ts';
-import { readFlag, readString } from '../transport/wire.ts';
+import { labelOf, type CallRequest, type Transport } from '../transport/transport.ts';
+import { buildQuery, readFlag, readString } from '../transport/wire.ts';
 
 /** Result of a streamed command: exit code, and whether the timeout elapsed. */
 export type CommandExit = Pick<ExecResult, 'exitCode' | 'timedOut'>;
@@ -23,7 +30,34 @@ export async function* streamCommand(
   command: string,
   options: ExecOptions,
 ): AsyncGenerator<OutputChunk, CommandExit> {
+  return yield* readFrames(transport, buildExecRequest(transport, `${path}/exec/stream`, command, options));
+}
+
+/** Does the same as {@link streamCommand}, and yields the output as bytes. */
+export async function* streamCommandBytes(
+  transport: Transport,
+  path: string,
+  command: string,
+  options: ExecOptions,
+): AsyncGenerator<OutputBytes, CommandExit> {
   const request = buildExecRequest(transport, `${path}/exec/stream`, command, options);
+  const frames = readFrames(transport, { ...request, query: buildQuery({ encoding: 'base64' }) });
+  try {
+    for (;;) {
+      const next = await frames.next();
+      if (next.done === true) return next.value;
+      const { type, data } = next.value;
+      yield { type, data: decodeBase64(data) };
+    }
+  } finally {
+    await frames.return({ exitCode: -1, timedOut: false });
+  }
+}
+
+async function* readFrames(
+  transport: Transport,
+  request: CallRequest,
+): AsyncGenerator<OutputChunk, CommandExit> {
   const source = { label: labelOf(request), status: 200 };
   const body = await transport.callStream({ ...request, timeoutMs: transport.timeoutMs });
   for await (const data of readEventData(body, MAX_FRAME_LENGTH)) {

@@ -6,6 +6,9 @@ import { labelOf, type Transport } from '../transport/transport.ts';
 import { getWebSocket } from './web-socket.ts';
 import { buildQuery } from '../transport/wire.ts';
 
+/** The service sends a ping every 20 s. A single large message may take longer than that on a slow line. */
+const PING_SILENCE_MS = 90_000;
+
 interface ConnectRequest<Item, Final> {
   /** Path of the sandbox. */
   path: string;
@@ -37,7 +40,12 @@ export async function connect<Item, Final>(
     // Some runtimes include the address in the message of an error.
     const redact = (text: string): string => text.replaceAll(ticket, '…');
     const url = `${transport.baseUrl.replace(/^http/, 'ws')}${path}${buildQuery({ ...request.query, ticket })}`;
-    const protocol = { parse, silenceMs, stallMs: silenceMs ?? transport.timeoutMs };
+    const protocol = {
+      parse,
+      silenceMs,
+      pingSilenceMs: PING_SILENCE_MS,
+      stallMs: silenceMs ?? transport.timeoutMs,
+    };
     const socket = construct(() => new WebSocket(url), { label, redact });
     const connection = new StreamConnection(socket, protocol, { label, deadline, redact });
     await connection.opened();

@@ -40,6 +40,8 @@ export interface StreamProtocol<Item, Final> {
   ) => StreamFrame<Item, Final> | undefined;
   /** Milliseconds without a message after which the connection counts as dead. Default: no limit. */
   silenceMs?: number | undefined;
+  /** Milliseconds without a message or a ping after which it counts as dead, once the socket has shown a ping. */
+  pingSilenceMs: number;
   /** Milliseconds after which sending fails if the service accepts no data. */
   stallMs: number;
 }
@@ -60,7 +62,9 @@ export class StreamConnection<Item, Final> {
   readonly #protocol: StreamProtocol<Item, Final>;
   readonly #source: ConnectionSource;
   readonly #unread: UnreadQueue<Item>;
+  #silenceMs: number | undefined;
   #isOpen = false;
+  #isPaused = false;
   #failure: { error: unknown } | undefined;
   #hasEnded = false;
   #sending: Promise<void> = Promise.resolve();
@@ -79,6 +83,7 @@ export class StreamConnection<Item, Final> {
     this.#socket = socket;
     this.#protocol = protocol;
     this.#source = source;
+    this.#silenceMs = protocol.silenceMs;
     this.#unread = new UnreadQueue({
       pause: socket.pause === undefined || socket.resume === undefined ? undefined : () => this.#pause(),
       resume: () => this.#resume(),
@@ -171,6 +176,10 @@ export class StreamConnection<Item, Final> {
       this.#noteOpen();
     });
     this.#socket.addEventListener('message', (event) => this.#receive(event));
+    this.#socket.on?.('ping', () => {
+      this.#silenceMs = this.#protocol.pingSilenceMs;
+      this.#restartSilence();
+    });
     this.#socket.addEventListener('error', (event) =>
       this.#fail(buildErrorEventError(event, { ...this.#source, isOpen: this.#isOpen }), { drop: false }),
     );
@@ -216,19 +225,23 @@ export class StreamConnection<Item, Final> {
   }
 
   #pause(): void {
+    this.#isPaused = true;
     this.#source.deadline.hold();
     this.#socket.pause?.();
   }
 
   #resume(): void {
+    this.#isPaused = false;
     this.#restartSilence();
     this.#socket.resume?.();
   }
 
   #restartSilence(): void {
     const { deadline } = this.#source;
-    if (this.#protocol.silenceMs === undefined) deadline.hold();
-    else deadline.restart(this.#protocol.silenceMs);
+    // A socket that is paused may still emit what it has received already.
+    if (this.#isPaused) return;
+    if (this.#silenceMs === undefined) deadline.hold();
+    else deadline.restart(this.#silenceMs);
   }
 
   async #sendAfter(before: Promise<void>, data: string | Uint8Array<ArrayBuffer>): Promise<void> {

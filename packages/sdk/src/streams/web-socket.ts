@@ -25,6 +25,8 @@ export interface WebSocketLike {
     type: 'open' | 'message' | 'error' | 'close',
     listener: (event: WebSocketLikeEvent) => void,
   ): void;
+  /** Registers a listener of pings. The standard `WebSocket` answers pings without showing them. */
+  on?(type: 'ping', listener: () => void): unknown;
   /** Stops reading until `resume()`, so that the sender waits. The standard `WebSocket` has no such method. */
   pause?(): void;
   /** Continues reading after `pause()`. */

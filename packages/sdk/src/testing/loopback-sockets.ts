@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
 import type { ClientOptions } from '../transport/client-options.ts';
 import type { Sandbox } from '../sandbox/sandbox.ts';
-import { LoopbackServer, SANDBOX_ID, sendJson, type SeenRequest } from './loopback-server.ts';
+import { LoopbackServer, SANDBOX_ID, sendJson, type Handler, type SeenRequest } from './loopback-server.ts';
 import { within } from './within.ts';
 
 const DEADLINE_MS = 10_000;
@@ -53,6 +53,13 @@ export class ServicePeer {
   }
 }
 
+interface OtherAnswers {
+  /** Answers requests for anything but a ticket. Default: 404. */
+  answer?: Handler;
+  /** Called before a ticket is issued. */
+  beforeTicket?: () => Promise<void>;
+}
+
 /** A service on loopback that issues tickets and accepts WebSockets, one for each ticket. */
 export class LoopbackSockets implements AsyncDisposable {
   /** Path and query of each requested WebSocket. */
@@ -60,14 +67,19 @@ export class LoopbackSockets implements AsyncDisposable {
   readonly #tickets = new Set<string>();
   readonly #sockets = new WebSocketServer({ noServer: true });
   readonly #server: LoopbackServer;
+  readonly #others: OtherAnswers;
 
-  private constructor(server: LoopbackServer) {
+  private constructor(server: LoopbackServer, others: OtherAnswers) {
     this.#server = server;
+    this.#others = others;
   }
 
-  static async start(serve: (peer: ServicePeer) => void | Promise<void>): Promise<LoopbackSockets> {
+  static async start(
+    serve: (peer: ServicePeer) => void | Promise<void>,
+    others: OtherAnswers = {},
+  ): Promise<LoopbackSockets> {
     const server = await LoopbackServer.start((request, response) => service.#answer(request, response));
-    const service = new LoopbackSockets(server);
+    const service = new LoopbackSockets(server, others);
     server.onUpgrade((request, socket, head) => service.#upgrade(request, socket, head));
     service.#sockets.on('connection', (socket) => void service.#serve(new ServicePeer(socket), serve));
     return service;
@@ -94,12 +106,17 @@ export class LoopbackSockets implements AsyncDisposable {
     }
   }
 
-  #answer(request: SeenRequest, response: ServerResponse): void {
-    const isTicket = request.url === `/v1/runs/${SANDBOX_ID}/tickets`;
+  async #answer(request: SeenRequest, response: ServerResponse): Promise<void> {
+    const { answer, beforeTicket } = this.#others;
+    if (request.url !== `/v1/runs/${SANDBOX_ID}/tickets`) {
+      if (answer === undefined) sendJson(response, { status: 404, body: {} });
+      else await answer(request, response);
+      return;
+    }
     const ticket = `tick et&${this.seen.length}`;
+    await beforeTicket?.();
     this.#tickets.add(ticket);
-    const body = { ticket, expires_at: '2026-11-21T06:31:00.000Z' };
-    sendJson(response, isTicket ? { status: 201, body } : { status: 404, body: {} });
+    sendJson(response, { status: 201, body: { ticket, expires_at: '2026-11-21T06:31:00.000Z' } });
   }
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {

@@ -52,6 +52,12 @@ export interface Answer<Value> {
   headers: Headers;
 }
 
+/** An answer whose body is read as it arrives. */
+export interface StreamedAnswer {
+  status: number;
+  body: ReadableStream<Uint8Array<ArrayBuffer>>;
+}
+
 /** Sends requests to one service with one API key. Failed calls throw {@link CoppiceError}. */
 export class Transport {
   /** Returns the API key. A function, because the consoles of browsers show private fields. */
@@ -121,13 +127,19 @@ export class Transport {
 
   /** Sends a request and returns the body of its answer as a stream. */
   async callStream(request: CallRequest): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
+    return (await this.callStreamWithStatus(request)).body;
+  }
+
+  /** Does the same as `callStream`, and returns the status as well. */
+  async callStreamWithStatus(request: CallRequest): Promise<StreamedAnswer> {
     const deadline = this.#startDeadline(request);
     try {
       const response = await this.#send(request, deadline);
-      return watchDownload(response.body, deadline, {
+      const body = watchDownload(response.body, deadline, {
         stallMs: request.stallMs ?? this.timeoutMs,
         mapError: (error) => buildConnectionError(request, deadline.reasonFor(error)),
       });
+      return { status: response.status, body };
     } catch (error) {
       deadline.end();
       throw error;

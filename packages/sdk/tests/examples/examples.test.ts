@@ -10,10 +10,14 @@ import {
   type ControlHarness,
 } from '../../../server/src/control/testing/control-harness.ts';
 import { answerLikeGuests } from '../fixtures/simple-guest.ts';
-import { findExamples } from './find-examples.ts';
+import { findExamples, type Example } from './find-examples.ts';
 import { Programs } from './programs.ts';
 
+/** They would not end, or need a message of the service; their own tests do both. */
+const NOT_RUN = /^packages\/sdk\/src\/webhooks\/verify-webhook|client\.events\(/mu;
+
 const examples = findExamples();
+const isRun = ({ place, code }: Example): boolean => !NOT_RUN.test(place) && !NOT_RUN.test(code);
 let harness: ControlHarness;
 let programs: Programs;
 before(async () => {
@@ -31,7 +35,7 @@ test('all examples are found', () => {
   assert.ok(count(/^packages\/sdk\/src\//u) >= 110, `${count(/src/u)} in the sources`);
   assert.ok(count(/^packages\/sdk\/README/u) >= 5);
   assert.ok(count(/^README/u) >= 1);
-  assert.ok(count(/^docs\/guides\//u) >= 8);
+  assert.ok(count(/^docs\/guides\//u) >= 3);
   assert.deepEqual(
     examples.filter(({ code }) => code.trim() === ''),
     [],
@@ -43,8 +47,10 @@ test('every example compiles', async () => {
 });
 
 test('every example runs', async () => {
-  const results = await programs.run({ baseUrl: harness.address, apiKey: API_KEY, image: 'node:22-slim' });
-  assert.equal(results.length, examples.length);
+  await using running = await Programs.write(examples.filter(isRun));
+  assert.ok(examples.filter((example) => !isRun(example)).length <= 3);
+  const results = await running.run({ baseUrl: harness.address, apiKey: API_KEY, image: 'node:22-slim' });
+  assert.equal(results.length, examples.filter(isRun).length);
   const failed = results.filter(({ error }) => error !== undefined);
   assert.deepEqual(
     failed.map(({ place, error }) => `${place}: ${error}`),

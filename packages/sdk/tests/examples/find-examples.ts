@@ -1,15 +1,11 @@
-/** Finds the examples of the client: every `@example` in its sources, and every TypeScript block of its pages. */
+/** Finds the examples of the client: every `@example` in its sources, and every TypeScript block of its pages. The documentation compiles the other guides. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const REPOSITORY = fileURLToPath(new URL('../../../..', import.meta.url));
 const SOURCES = 'packages/sdk/src';
-const PAGES = [
-  'README.md',
-  'packages/sdk/README.md',
-  ...readdirSync(join(REPOSITORY, 'docs/guides')).map((name) => `docs/guides/${name}`),
-];
+const PAGES = ['README.md', 'packages/sdk/README.md', 'docs/guides/typescript-client.md'];
 
 export interface Example {
   /** File and line of the first line of code. */

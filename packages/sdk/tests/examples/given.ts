@@ -34,6 +34,7 @@ export interface Given {
   spawned: SpawnedCommand;
   shell: Shell;
   terminal: Terminal;
+  hookId: string;
   place: Place;
 }
 
@@ -72,13 +73,22 @@ export async function prepare(place: Place, code: string): Promise<Given> {
     await client.createDisk({ name: 'data', sizeGb: 1 });
     if (uses(/'clean'/u) && !uses(/snapshotDisk\(/u)) await client.snapshotDisk('data', { name: 'clean' });
   }
+  if (uses(/'openai-production'/u) && !uses(/secrets\.set/u))
+    await client.secrets.set('openai-production', 'sk-a');
+  const hook = uses(/\bhook(?:Id)?\b/u)
+    ? await client.webhooks.create({ url: 'https://example.com/' })
+    : undefined;
   if (uses(/registries\.delete/u)) await client.registries.set('ghcr.io', { username: 'a', password: 'b' });
   if (uses(/audit\.ndjson/u)) await writeFile('audit.ndjson', await fetchLog(place, sandbox.id));
-  if (uses(/\/workspace/u)) await Promise.all(FILES.map((file) => sandbox.upload(file, 'text')));
+  if (uses(/\/workspace/u))
+    await Promise.all(
+      FILES.map((file) => sandbox.upload(file, file.endsWith('.tar') ? 'x'.repeat(1_100_000) : 'text')),
+    );
   return {
     client,
     sandbox,
     sandboxId: sandbox.id,
+    ...(hook === undefined ? {} : { hookId: hook.id }),
     place,
     ...(await prepareParts(sandbox, uses)),
   } as Given;
@@ -110,6 +120,7 @@ async function fetchLog({ baseUrl, apiKey }: Place, id: string): Promise<string>
 async function clear(client: Coppice): Promise<void> {
   const sandboxes = await client.sandboxes.list();
   await Promise.all(sandboxes.map((sandbox) => sandbox[Symbol.asyncDispose]()));
+  for (const { id } of await client.webhooks.list()) await client.webhooks.delete(id);
   for (const { id } of await client.snapshots.list()) await client.snapshots.delete(id);
   // Forks, which are newer, come first.
   for (const { name } of await client.listDisks()) await client.deleteDisk(name);

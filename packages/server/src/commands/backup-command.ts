@@ -1,5 +1,6 @@
 /**
- * `coppice backup` and `coppice restore`, on the server itself. packages/cli starts it in the Node.js of the service.
+ * `coppice admin backup` and `coppice admin restore`, on the server itself. packages/cli starts it in the Node.js of
+ * the service.
  */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -53,4 +54,4 @@ async function main(): Promise<void> {
   process.stdout.write(`${await run(resolve(path))}\n`);
 }
 
-await runCommand('coppice', main);
+await runCommand('coppice admin', main);

@@ -1,6 +1,6 @@
 /**
- * `coppice image`: the operator's commands for images on the server itself. packages/cli starts it in the Node.js of
- * the service.
+ * `coppice admin image`: the operator's commands for images on the server itself. packages/cli starts it in the Node.js
+ * of the service.
  */
 import { parseArgs } from 'node:util';
 import { AppError, DEFAULT_SHAPE, formatImageReference } from '@coppice/contract';
@@ -120,4 +120,4 @@ async function main(): Promise<void> {
   if (imported !== undefined) tell(await prepareImage(imported, runner.socketPath));
 }
 
-await runCommand('coppice image', main);
+await runCommand('coppice admin image', main);

@@ -1,4 +1,4 @@
-/** `coppice master-key rotate`, on the server itself. packages/cli starts it in the Node.js of the service. */
+/** `coppice admin master-key rotate`, on the server itself. packages/cli starts it in the Node.js of the service. */
 import { runCommand, UsageError } from './command-line.ts';
 import { loadConfig } from '../config/config.ts';
 import { rotateMasterKey } from '../control/operator/rotate-master-key.ts';
@@ -29,8 +29,8 @@ async function rotate(): Promise<string> {
 async function main(): Promise<void> {
   const [verb, ...rest] = process.argv.slice(2);
   if (verb !== 'rotate' || rest.length > 0)
-    throw new UsageError('expected: coppice master-key rotate, without arguments');
+    throw new UsageError('expected: coppice admin master-key rotate, without arguments');
   process.stdout.write(`${await rotate()}\n`);
 }
 
-await runCommand('coppice', main);
+await runCommand('coppice admin', main);

@@ -1,4 +1,4 @@
-/** `coppice organization`, on the server itself. packages/cli starts it in the Node.js of the service. */
+/** `coppice admin organization`, on the server itself. packages/cli starts it in the Node.js of the service. */
 import { parseArgs } from 'node:util';
 import { costCents } from '@coppice/contract';
 import { runCommand, UsageError } from './command-line.ts';
@@ -52,7 +52,9 @@ function grant(args: string[]): Work {
   });
   const [organizationId, amount] = positionals;
   if (organizationId === undefined || amount === undefined || positionals.length > 2)
-    throw new UsageError('name an organization and an amount in USD: coppice organization grant org… 50');
+    throw new UsageError(
+      'name an organization and an amount in USD: coppice admin organization grant org… 50',
+    );
   const cents = readCents(amount);
   return async (db, config) => {
     await grantByOperator(db, { organizationId, cents, note: values.note ?? '' });
@@ -70,7 +72,7 @@ function limit(args: string[]): Work {
   const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
   const [organizationId] = positionals;
   if (organizationId === undefined || positionals.length > 1)
-    throw new UsageError('name one organization: coppice organization limit org… --vcpus 64');
+    throw new UsageError('name one organization: coppice admin organization limit org… --vcpus 64');
   const named = LIMIT_NAMES.filter((name) => values[toOption(name)] !== undefined);
   if (named.length === 0)
     throw new UsageError(`name a limit: ${LIMIT_NAMES.map((name) => `--${toOption(name)}`).join(', ')}`);
@@ -176,4 +178,4 @@ async function main(): Promise<void> {
   process.stdout.write(`${await run(understand(args))}\n`);
 }
 
-await runCommand('coppice', main);
+await runCommand('coppice admin', main);

@@ -16,6 +16,7 @@ const MANIFEST = Object.fromEntries([
     'capture',
     'hostctl',
     'blocks',
+    'docs',
     'qemu',
     'tar2sqfs',
     'nft',
@@ -101,6 +102,12 @@ test('guests get a network if possible by default; the setting can switch it off
 test('the manifest of a machine that was set up without nft and ip is valid', () => {
   const { nft: _nft, ip: _ip, ...others } = MANIFEST;
   assert.equal(load({}, others).runner.tools.nft, 'nft');
+});
+
+test('a manifest without the documentation is valid, and one with it names its directory', () => {
+  const { docs: _docs, ...others } = MANIFEST;
+  assert.equal(load({}, others).control.documentationDir, undefined);
+  assert.equal(load({}).control.documentationDir, '/assets/docs');
 });
 
 test('for a manifest that is missing or of another version the error says to run set-up', () => {

@@ -4,6 +4,7 @@ import { parseApiKey } from '@coppice/contract';
 import server from '../../package.json' with { type: 'json' };
 import type { ControlConfig } from '../control/control-config.ts';
 import type { TlsPaths } from '../lib/tls/tls-pair.ts';
+import type { TracingConfig } from '../lib/tracing/tracing-config.ts';
 import type { RunnerConfig } from '../runner/runner-config.ts';
 import { readAccountLimits } from './account-settings.ts';
 import { ConfigError } from './config-error.ts';
@@ -20,6 +21,7 @@ import { readExposure } from './exposure-settings.ts';
 import { readManifest, type Manifest } from './manifest.ts';
 import { formatObjectStore } from './object-store-setting.ts';
 import { readSettings, type Settings } from './settings.ts';
+import { readTracing } from './tracing-settings.ts';
 
 export { ConfigError } from './config-error.ts';
 
@@ -40,6 +42,8 @@ export interface Config {
   tls?: TlsPaths;
   /** Variables for the client of the object store, with its credentials: see `useStoreVariables`. */
   storeVariables: Readonly<Record<string, string>>;
+  /** Where traces go; absent: there are none. */
+  tracing?: TracingConfig;
 }
 
 export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config {
@@ -50,6 +54,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
   assertBootstrapKey(settings);
   const runnerSocket = join(runDir, 'runner.sock');
   const { tls, ...exposure } = readExposure(settings, settings.COPPICE_LISTEN);
+  const tracing = readTracing(settings);
   return {
     dataDir,
     runDir,
@@ -59,6 +64,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
     ...(tls === undefined ? {} : { tls }),
     deadlineFactor: settings.COPPICE_DEADLINE_FACTOR,
     storeVariables: settings.storeVariables,
+    ...(tracing === undefined ? {} : { tracing }),
     ...(settings.COPPICE_FAULT_DIR === undefined ? {} : { faultDir: settings.COPPICE_FAULT_DIR }),
     control: {
       ...exposure,
@@ -69,13 +75,16 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       runDir: join(runDir, 'control'),
       runnerSocket,
       postgresBin: manifest.postgres_bin.path,
+      ...(manifest.docs === undefined ? {} : { documentationDir: manifest.docs.path }),
       objectStore: settings.COPPICE_OBJECT_STORE,
       ...readAccountLimits(settings),
       egress: readEgress(settings, assetsDir),
+      webhookOpenRanges: settings.COPPICE_WEBHOOK_OPEN_RANGES,
       ...(settings.DATABASE_URL === undefined ? {} : { databaseUrl: settings.DATABASE_URL }),
       ...(settings.COPPICE_METRICS_TOKEN === undefined
         ? {}
         : { metricsToken: settings.COPPICE_METRICS_TOKEN }),
+      continuesTraces: settings.COPPICE_TRACE_CALLERS === 'continue',
       signUp: settings.COPPICE_SIGN_UP,
       ...(settings.COPPICE_BOOTSTRAP_INVITATION === undefined
         ? {}
@@ -104,6 +113,14 @@ export function takeStoreVariables({ storeVariables }: Config): Record<string, s
   const own = Object.entries(process.env).filter(([name]) => name.startsWith('AWS_'));
   for (const [name] of own) delete process.env[name];
   return { ...storeVariables, ...(Object.fromEntries(own) as Record<string, string>) };
+}
+
+/**
+ * Removes the variables of OpenTelemetry from the environment. They are read by now, may hold the credentials of a
+ * collector, and are for no other process that this one starts.
+ */
+export function dropTracingVariables(): void {
+  for (const name of Object.keys(process.env)) if (name.startsWith('OTEL_')) delete process.env[name];
 }
 
 /** Reads the settings of a process with fewer rights: a settings file that it may not read counts as absent. */

@@ -84,7 +84,13 @@ export function selectSettings(file, environment) {
   const fileDataDir = file['COPPICE_DATA_DIR'] ?? SYSTEM_DATA_DIR;
   const isMeant = named !== undefined || dataDir === undefined || resolve(dataDir) === resolve(fileDataDir);
   if (isMeant) return file;
-  return Object.fromEntries(Object.entries(file).filter(([name]) => !OF_ONE_INSTALLATION.has(name)));
+  return Object.fromEntries(Object.entries(file).filter(([name]) => !isOfOneInstallation(name)));
+}
+
+/** @param {string} name */
+function isOfOneInstallation(name) {
+  // A collector would get the traces of tests together with those of the machine's own service.
+  return OF_ONE_INSTALLATION.has(name) || name.startsWith('OTEL_');
 }
 
 /**

@@ -12,6 +12,8 @@ const Manifest = z.object({
   capture: z.object({ path: z.string() }),
   hostctl: z.object({ path: z.string() }),
   blocks: z.object({ path: z.string() }),
+  // A checkout without it may share the assets. The service then has no /docs.
+  docs: z.object({ path: z.string() }).optional(),
   qemu: z.object({ path: z.string() }),
   tar2sqfs: z.object({ path: z.string() }),
   // Without them guests have no network.

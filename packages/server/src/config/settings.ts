@@ -15,7 +15,9 @@ import { ConfigError } from './config-error.ts';
 import { CONFIGURATION_FILE, selectSettings } from './default-paths.mjs';
 import { EGRESS_SETTINGS } from './egress-settings.ts';
 import { EXPOSURE_SETTINGS } from './exposure-settings.ts';
+import { WEBHOOK_SETTINGS } from './webhook-settings.ts';
 import { ObjectStoreSetting } from './object-store-setting.ts';
+import { TRACING_SETTINGS } from './tracing-settings.ts';
 
 const flagList = z.string().transform((text) =>
   text
@@ -86,6 +88,7 @@ export const Settings = z.object({
   COPPICE_OPEN_PRIVATE_RANGES: flagList.prefault(''),
   COPPICE_RESOLVERS: flagList.prefault(''),
   ...EGRESS_SETTINGS,
+  ...WEBHOOK_SETTINGS,
   COPPICE_WARM_POOL: z.coerce.number().int().min(0).max(64).default(4),
   COPPICE_MEM_OVERCOMMIT: z.coerce.number().min(0.1).max(100).default(2),
   COPPICE_CPU_OVERCOMMIT: z.coerce.number().min(0.1).max(1000).default(16),
@@ -99,6 +102,7 @@ export const Settings = z.object({
   COPPICE_FAULT_DIR: z.string().optional(),
   COPPICE_OBJECT_STORE: ObjectStoreSetting.prefault('directory'),
   DATABASE_URL: z.string().optional(),
+  ...TRACING_SETTINGS,
 });
 export type Settings = z.infer<typeof Settings>;
 

@@ -1,6 +1,7 @@
 import type { EgressSettings } from './egress/egress-rules.ts';
 import type { SignUpMode } from './accounts/organizations/people.ts';
 import type { PreviewDomain } from './ports/preview-origins.ts';
+import { RETRY_DELAYS_MS } from './webhooks/retry-delay.ts';
 import type { ObjectStoreConfig } from '../lib/objects/object-store-config.ts';
 
 /** Limits of the control role. All have a default in `DEFAULT_CONTROL_LIMITS`. */
@@ -53,6 +54,12 @@ export interface ControlLimits {
   diskGbPerOrganization: number;
   /** How long a destroy waits until what the sandbox wrote to its disk is stored. */
   diskDetachDeadlineMs: number;
+  /** The whole of an attempt to deliver a webhook. */
+  webhookDeadlineMs: number;
+  /** Waits of a delivery after its failed attempts; there is one attempt more. */
+  webhookRetryDelaysMs: readonly number[];
+  /** A webhook that has failed for this long is disabled. */
+  webhookFailingMs: number;
   /** Output kept per stream of a buffered exec, in bytes. */
   execOutputBytes: number;
   /** Output of all buffered execs together that is held in memory, in bytes: see sandbox/commands/output-budget.ts. */
@@ -84,6 +91,9 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   disksPerOrganization: 100,
   diskGbPerOrganization: 1024,
   diskDetachDeadlineMs: 20_000,
+  webhookDeadlineMs: 15_000,
+  webhookRetryDelaysMs: RETRY_DELAYS_MS,
+  webhookFailingMs: 5 * 86_400_000,
   execOutputBytes: 16 << 20,
   execOutputTotalBytes: 512 << 20,
 };
@@ -123,9 +133,17 @@ export interface ControlConfig {
   creditCents?: number;
   /** Default: a directory in `dataDir`. */
   objectStore?: ObjectStoreConfig;
+  /** Ranges of private, loopback or own addresses to which webhooks may be sent, without TLS if need be. */
+  webhookOpenRanges?: readonly string[];
+  /** File of the authorities by which receivers of webhooks are verified; default: that of the system. */
+  certificatesPath?: string;
   /** Without it only built-in profiles and services. */
   egress?: EgressSettings;
   /** Opens `GET /metrics`; without it there is no such route. */
   metricsToken?: string;
+  /** Whether the trace of a request continues that of its caller; else it has a link to it. */
+  continuesTraces?: boolean;
+  /** Directory of the documentation that set-up built; without it there is no `/docs`. */
+  documentationDir?: string;
   limits?: Partial<ControlLimits>;
 }

@@ -22,9 +22,12 @@ import { DatabaseHealth } from './db/database-health.ts';
 import { openDatabase, type Database, type PoolCounts } from './db/database.ts';
 import { InstallationGuard } from './db/installation-guard.ts';
 import { migrateDatabase } from './schema/migrate.ts';
+import type { Documentation } from './documentation/documentation.ts';
 import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
 import { EgressRules, type EgressSettings } from './egress/egress-rules.ts';
 import { SecretDigest } from './egress/secret-digest.ts';
+import type { Events } from './events/events.ts';
+import { startEvents } from './events/start-events.ts';
 import { OpenRequests } from './http/access/open-requests.ts';
 import type { App } from './http/app.ts';
 import { buildServer } from './http/server.ts';
@@ -44,6 +47,8 @@ import type { RunnerLink } from './sandbox/runner-link.ts';
 import type { Sandboxes } from './sandbox/sandboxes.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';
+import { startWebhooks } from './webhooks/start-webhooks.ts';
+import type { Webhooks } from './webhooks/webhooks.ts';
 import { startSandboxes } from './start-sandboxes.ts';
 
 const OBJECTS_DIRECTORY = 'objects';
@@ -73,6 +78,8 @@ export interface ControlMeans {
   tls?: TlsPair | undefined;
   /** The clock for the life, bill and end of sandboxes. A simulation provides its own. */
   clock?: Clock;
+  /** Read before control gives up root's rights: see documentation/documentation.ts. */
+  documentation?: Documentation | undefined;
 }
 
 /**
@@ -82,19 +89,19 @@ export interface ControlMeans {
 export async function startControl(
   config: ControlConfig,
   log: Logger,
-  { tls, clock = SYSTEM_CLOCK }: ControlMeans = {},
+  { tls, clock = SYSTEM_CLOCK, documentation }: ControlMeans = {},
 ): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
   const lock = stack.use(await lockDirectories('control', config));
   const rules = openRules(config, log);
-  const storage = await openStorage(config, { limits, log }, stack);
-  const { db, secrets, lease, databaseHealth } = storage;
+  const storage = await openStorage(config, { limits, clock, log }, stack);
+  const { db, events, webhooks, lease, databaseHealth } = storage;
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
-  const base = { db, runner, secrets, objects, region, limits, creditCents, rules, clock, metrics, log };
+  const base = { ...storage, runner, objects, region, limits, creditCents, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();
   const gate = new Gate(lease);
@@ -103,26 +110,22 @@ export async function startControl(
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, log);
-  purgeHourly([idempotency, exposed.previews, access.accounts.sessions], stack, log);
-  const server = await buildServer(
-    {
-      ...access,
-      ...live,
-      ...exposed,
-      rules,
-      secretDigest: new SecretDigest(storage.masterKey),
-      runner,
-      idempotency,
-      outputBudget: new OutputBudget(limits.execOutputTotalBytes),
-      metrics,
-      metricsToken: config.metricsToken,
-      limits,
-      version: config.version,
-      exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
-      ...buildHealth({ gate, databaseHealth, link: live.link }),
-    },
-    log,
-  );
+  purgeHourly([idempotency, exposed.previews, access.accounts.sessions, ...storage.purged], stack, log);
+  const shared = { rules, runner, idempotency, metrics, limits, documentation };
+  const parts = {
+    ...access,
+    ...live,
+    ...exposed,
+    ...shared,
+    events,
+    webhooks,
+    secretDigest: new SecretDigest(storage.masterKey),
+    outputBudget: new OutputBudget(limits.execOutputTotalBytes),
+    ...chooseHttpSettings(config),
+    exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
+    ...buildHealth({ gate, databaseHealth, link: live.link }),
+  };
+  const server = await buildServer(parts, log);
   closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
   const listening = await server.app.listen(config.listen);
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
@@ -139,6 +142,10 @@ export async function startControl(
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function chooseHttpSettings({ version, metricsToken, continuesTraces = false }: ControlConfig) {
+  return { version, metricsToken, continuesTraces };
 }
 
 /** On disposal requests in progress may finish until the deadline; then their connections close. */
@@ -164,6 +171,10 @@ function openObjects(
 
 interface Storage {
   db: Database;
+  events: Events;
+  webhooks: Webhooks;
+  /** What is deleted when it is old. */
+  purged: readonly { purge: () => Promise<unknown> }[];
   lease: DatabaseLease;
   databaseHealth: DatabaseHealth;
   secrets: SecretBox;
@@ -171,10 +182,10 @@ interface Storage {
   pool: PoolCounts;
 }
 
-/** Opens the master key and the database, takes the lease and brings the schema up to date. */
+/** Opens the master key and the database, takes the lease, brings the schema up to date and numbers events. */
 async function openStorage(
   config: ControlConfig,
-  { limits, log }: { limits: ControlLimits; log: Logger },
+  { limits, clock, log }: { limits: ControlLimits; clock: Clock; log: Logger },
   stack: AsyncDisposableStack,
 ): Promise<Storage> {
   const { current: masterKey, older } = openMasterKeys(join(config.dataDir, MASTER_KEY_NAME));
@@ -189,7 +200,12 @@ async function openStorage(
   const opened = openDatabase(connection, log, { assertUsable, guard, onPool });
   const db = stack.adopt(opened, (open) => open.destroy());
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
-  return { db, lease, databaseHealth, secrets: new SecretBox(masterKey, older), masterKey, pool };
+  const secrets = new SecretBox(masterKey, older);
+  const sending = startWebhooks({ db, secrets, config, limits, clock, log }, stack);
+  const events = startEvents({ db, subscriber: sending.fanOut, clock, log }, stack);
+  const { webhooks } = sending;
+  const purged = [events.store, sending.purged];
+  return { db, events, webhooks, purged, lease, databaseHealth, secrets, masterKey, pool };
 }
 
 interface AccessBase extends Pick<Storage, 'db' | 'masterKey'> {
@@ -306,7 +322,10 @@ function authenticateWhile(gate: Gate, authenticate: Authenticate): Authenticate
 
 function logPurge(log: Logger): (error: unknown) => void {
   return (error) =>
-    log.warn({ err: error }, 'expired Idempotency-Keys, preview links or sessions could not be deleted');
+    log.warn(
+      { err: error },
+      'expired Idempotency-Keys, preview links, sessions, events or deliveries could not be deleted',
+    );
 }
 
 interface HealthParts {

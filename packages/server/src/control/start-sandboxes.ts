@@ -13,11 +13,15 @@ import { CommandWatch } from './commands/command-watch.ts';
 import { Commands, type CommandsParts } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
+import type { Events } from './events/events.ts';
 import { startDisks } from './disks/start-disks.ts';
-import { EgressKeeper } from './egress/egress-keeper.ts';
+import { EgressKeeper, type FindSandbox } from './egress/egress-keeper.ts';
 import { EgressNotes } from './egress/egress-notes.ts';
 import type { EgressRules } from './egress/egress-rules.ts';
 import { Grants } from './egress/grants.ts';
+import { NamedSecretStore } from './egress/named-secrets/named-secret-store.ts';
+import { NamedSecrets } from './egress/named-secrets/named-secrets.ts';
+import { SecretValues } from './egress/named-secrets/secret-values.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
@@ -42,6 +46,7 @@ const MAX_RETRY_MS = 1_000;
 
 export interface SandboxesBase {
   db: Database;
+  events: Events;
   runner: RunnerClient;
   secrets: SecretBox;
   objects: ObjectStore;
@@ -66,7 +71,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
-  const egress = openEgress(base, audit);
+  const { named, ...egress } = openEgress(base, audit, (id) => drivers.find(id));
   const { grants, notes, egressKeeper } = egress;
   const environments = new Environments({ secrets, grants, store });
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
@@ -111,28 +116,43 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
   const billing = new Billing({ db, clock, credit });
-  const audited = { audit, auditStore, teamSecrets };
-  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...audited };
+  const kept = { ...named, audit, auditStore, teamSecrets };
+  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...kept };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 
 function openAudit(
-  { db, secrets, objects, clock, log }: SandboxesBase,
+  { db, events, secrets, objects, clock, log }: SandboxesBase,
   stack: AsyncDisposableStack,
 ): { audit: AuditLog; auditStore: AuditStore; teamSecrets: TeamSecrets; archive: AuditArchive } {
   const auditStore = new AuditStore(db);
   const teamSecrets = new TeamSecrets(db, secrets);
-  const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, log });
+  const onWritten = (): void => events.sequencer.wake();
+  const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, onWritten, log });
   const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
   return { audit, auditStore, teamSecrets, archive };
+}
+
+interface EgressParts {
+  grants: Grants;
+  notes: EgressNotes;
+  egressKeeper: EgressKeeper;
+  named: { namedSecrets: NamedSecrets; secretValues: SecretValues };
 }
 
 function openEgress(
   { db, secrets, rules, log }: SandboxesBase,
   audit: AuditLog,
-): { grants: Grants; notes: EgressNotes; egressKeeper: EgressKeeper } {
-  const grants = new Grants({ store: new GrantStore(db), secrets, rules });
-  return { grants, notes: new EgressNotes({ db, audit, log }), egressKeeper: new EgressKeeper(log) };
+  find: FindSandbox,
+): EgressParts {
+  const store = new NamedSecretStore(db);
+  const secretValues = new SecretValues({ store, secrets });
+  const grants = new Grants({ store: new GrantStore(db), secrets, values: secretValues, rules });
+  const notes = new EgressNotes({ db, audit, log });
+  const egressKeeper = new EgressKeeper(log);
+  const tell = (ids: readonly string[]): Promise<void> => egressKeeper.tellAtOnce(ids, find);
+  const namedSecrets = new NamedSecrets({ store, secrets, tell });
+  return { grants, notes, egressKeeper, named: { namedSecrets, secretValues } };
 }
 
 async function openCommands(
@@ -165,10 +185,11 @@ function openSnapshots(
 }
 
 function startCreditKeeper(
-  { db, limits, log }: SandboxesBase,
+  { db, events, limits, log }: SandboxesBase,
   { credit, drivers }: { credit: Credit; drivers: LiveDrivers },
   stack: AsyncDisposableStack,
 ): void {
   const { creditGraceMs: graceMs, accountIntervalMs: intervalMs } = limits;
-  stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, log })).start();
+  const onEvent = (): void => events.sequencer.wake();
+  stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, onEvent, log })).start();
 }

@@ -1,5 +1,5 @@
 /**
- * The probes of `coppice doctor`, which use the service's own parts. Each runs in its own process:
+ * The probes of `coppice admin doctor`, which use the service's own parts. Each runs in its own process:
  * `diagnose.ts config|service|boot|network|objects` prints one line of JSON. It removes everything that it created before it
  * ends, and it ends when its standard input does, that is, also when its caller has died.
  */

@@ -65,7 +65,7 @@ export interface RunnerConfig {
   diskCacheMiB: number;
   registryMirrors: Readonly<Record<string, string>>;
   insecureRegistries: readonly string[];
-  /** Directory of images imported with `coppice image import`. */
+  /** Directory of images imported with `coppice admin image import`. */
   localImagesDir: string;
   builtinImages: readonly { reference: string; layoutPath: string }[];
   tools: RunnerTools;

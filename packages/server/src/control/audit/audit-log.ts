@@ -36,6 +36,8 @@ export interface AuditLogParts {
   store: AuditStore;
   secrets: TeamSecrets;
   clock: Pick<Clock, 'wallMs'>;
+  /** Called when entries, and with them events, are committed. */
+  onWritten?: () => void;
   log: Logger;
 }
 
@@ -208,10 +210,15 @@ export class AuditLog {
     const last = item?.notes.at(-1);
     if (item?.work === undefined || last === undefined || !isLastEvent(last.event) || !isUnreadable(cause))
       return false;
-    const { db, log } = this.#parts;
+    const { db, store, clock, log } = this.#parts;
+    const { work } = item;
     try {
-      const { work } = item;
-      const result = await db.transaction().execute((transaction) => work(transaction, 0));
+      const result = await db.transaction().execute(async (transaction) => {
+        const done = await work(transaction, 0);
+        const unwritten = { sandboxId: part.line.sandboxId, note: last, atMs: clock.wallMs() };
+        await store.insertEvent(unwritten, transaction);
+        return done;
+      });
       log.error({ err: cause, sandbox_id: part.line.sandboxId }, 'an audit log ends without its last entry');
       this.#settle(part, [], result);
     } catch (error) {
@@ -243,6 +250,7 @@ export class AuditLog {
       first += item.notes.length;
     }
     this.#release(line);
+    this.#parts.onWritten?.();
     for (const wake of this.#watchers.get(line.sandboxId) ?? []) wake();
   }
 

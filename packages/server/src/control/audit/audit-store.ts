@@ -1,10 +1,11 @@
 /** Audit entries in SQL: added and read, never changed. */
-import type { AuditEvent } from '@coppice/contract';
+import { canonicalize, type AuditEvent } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { buildAuditEvent } from '../events/audit-event.ts';
 import type { AuditEntryRow } from './audit-tables.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
-import type { ChainHead } from './audit-chain.ts';
+import type { AuditNote, ChainHead } from './audit-chain.ts';
 
 /** Limits of what a reader holds in memory: a command may have a megabyte. */
 const MAX_PAGE_ENTRIES = 500;
@@ -19,6 +20,12 @@ export interface StoredChain {
   head: ChainHead | undefined;
 }
 
+interface UnwrittenEntry {
+  sandboxId: string;
+  note: AuditNote;
+  atMs: number;
+}
+
 type HeadColumns = { [K in keyof ChainHead]: ChainHead[K] | null };
 type StoredRow = Pick<SandboxRow, 'id' | 'team_id' | 'audit_key_id'> & HeadColumns;
 
@@ -29,16 +36,41 @@ export class AuditStore {
     this.#db = db;
   }
 
-  /** Inserts all rows or none. The primary key refuses a `seq` that any writer has taken. */
+  /**
+   * Inserts all rows, and the events that they stand for, or none. The primary key refuses a `seq` that any writer has
+   * taken.
+   */
   async insert(rows: readonly AuditEntryRow[], db: Database = this.#db): Promise<void> {
     const column = <K extends keyof AuditEntryRow>(name: K): AuditEntryRow[K][] =>
       rows.map((row) => row[name]);
+    const events = rows.map(({ event, data }) => buildAuditEvent(event, data));
     // One text for any number of rows, so that PostgreSQL need not parse a new statement for each number.
     await sql`
-      INSERT INTO audit_entries (sandbox_id, seq, ts, event, data, hmac)
-      SELECT * FROM unnest(
-        ${column('sandbox_id')}::text[], ${column('seq')}::integer[], ${column('ts')}::bigint[],
-        ${column('event')}::text[], ${column('data')}::text[], ${column('hmac')}::text[])`.execute(db);
+      WITH given AS (
+        SELECT * FROM unnest(
+          ${column('sandbox_id')}::text[], ${column('seq')}::integer[], ${column('ts')}::bigint[],
+          ${column('event')}::text[], ${column('data')}::text[], ${column('hmac')}::text[],
+          ${events.map((event) => event?.type ?? null)}::text[],
+          ${events.map((event) => event?.data ?? null)}::text[]
+        ) WITH ORDINALITY AS given (sandbox_id, seq, ts, event, data, hmac, event_type, event_data, place)
+      ), entries AS (
+        INSERT INTO audit_entries (sandbox_id, seq, ts, event, data, hmac)
+        SELECT sandbox_id, seq, ts, event, data, hmac FROM given
+      )
+      INSERT INTO pending_events (organization_id, team_id, sandbox_id, labels, type, at, data)
+      SELECT organization_id, team_id, sandbox_id, labels, event_type, ts, event_data
+      FROM given JOIN sandboxes ON sandboxes.id = sandbox_id
+      WHERE event_type IS NOT NULL ORDER BY place`.execute(db);
+  }
+
+  /** Inserts only the event of an entry that cannot be written. */
+  async insertEvent({ sandboxId, note, atMs }: UnwrittenEntry, db: Database): Promise<void> {
+    const event = buildAuditEvent(note.event, canonicalize(note.data));
+    if (event === undefined) return;
+    await sql`
+      INSERT INTO pending_events (organization_id, team_id, sandbox_id, labels, type, at, data)
+      SELECT organization_id, team_id, id, labels, ${event.type}, ${Math.round(atMs)}, ${event.data}
+      FROM sandboxes WHERE id = ${sandboxId}`.execute(db);
   }
 
   /** Lists the chains of those sandboxes that exist. */

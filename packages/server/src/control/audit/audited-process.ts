@@ -34,11 +34,12 @@ export interface ProcessNotes<End = ProcessEnd> {
   closing: (end: End) => AuditNote;
 }
 
-/** Entries of a command, however it was started. */
-export function commandNotes(command: string): ProcessNotes<CommandEnd> {
+/** Entries of a command, however it was started. Only a command that outlives its client has an id. */
+export function commandNotes(command: string, id?: string): ProcessNotes<CommandEnd> {
+  const named = id === undefined ? { command } : { command, command_id: id };
   return {
-    opening: { event: 'exec.start', data: { command } },
-    closing: (end) => ({ event: 'exec.exit', data: { command, ...end } }),
+    opening: { event: 'exec.start', data: named },
+    closing: (end) => ({ event: 'exec.exit', data: { ...named, ...end } }),
   };
 }
 

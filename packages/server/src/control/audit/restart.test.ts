@@ -109,6 +109,8 @@ test('with another master key, running sandboxes still end, without a last entry
     (await readLog(harness, id)).map(({ event }) => event),
     ['sandbox.created'],
   );
+  const told = (await harness.call('GET', '/v1/events?type=sandbox.destroyed')).body;
+  assert.deepEqual(new Set(told.map((event: { run_id: string }) => event.run_id)), new Set([id, ended]));
   const { id: next } = await harness.create();
   assert.equal(await verifyLog(harness, next), 1);
 });

@@ -1,4 +1,4 @@
-/** `coppice backup` and `coppice restore`, as an operator runs them. */
+/** `coppice admin backup` and `coppice admin restore`, as an operator runs them. */
 import assert from 'node:assert/strict';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -6,7 +6,7 @@ import { assertRestored, configure, coppice, serve, serveUsed } from '../testing
 import { prepareHarness } from '../testing/control-harness.ts';
 import { findInstalledPostgres, findPostgresBin } from '../testing/test-postgres.ts';
 
-const refusal = /made by PostgreSQL \d+, but .* is \d+: set COPPICE_POSTGRES_BIN.*"coppice backup"/u;
+const refusal = /made by PostgreSQL \d+, but .* is \d+: set COPPICE_POSTGRES_BIN.*"coppice admin backup"/u;
 
 /** Moves the database of a control between two versions, and back to the first where the guide says that is possible. */
 async function moveDatabase(from: string, to: string): Promise<void> {

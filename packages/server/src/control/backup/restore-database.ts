@@ -2,6 +2,7 @@
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
+import { skipIds } from '../events/skip-ids.ts';
 import { runMigrations } from '../schema/migrate.ts';
 import { MIGRATIONS } from '../schema/migrations.ts';
 import { BackupError, parseHead, parseLine, type BackupHead } from './backup-format.ts';
@@ -31,6 +32,7 @@ export async function restoreDatabase(
     const rows = await insertAll(transaction, tables, { [Symbol.asyncIterator]: () => reader });
     for (const table of tables) await advanceSequences(transaction, table);
     await runMigrations(transaction, { log });
+    await skipIds(transaction, Date.now());
     return { head, rows };
   });
 }

@@ -38,10 +38,10 @@ export function buildReport(
 
 /** Builds the audit entry of an end. A copy's log does not have the start. */
 export function buildEndNote(
-  { command, started_at, start_seq }: CommandRow,
+  { id, command, started_at, start_seq }: CommandRow,
   { exit_code = null, ended_at }: CommandEnd,
 ): AuditNote {
   const duration_ms = Math.max(0, Number(ended_at) - started_at);
   const start = start_seq === null ? {} : { start_seq };
-  return commandNotes(command).closing({ exit_code, duration_ms, ...start });
+  return commandNotes(command, id).closing({ exit_code, duration_ms, ...start });
 }

@@ -105,7 +105,7 @@ export class Commands {
     const { store, audit, clock } = this.#parts;
     const started_at = clock.wallMs();
     const row = { id, organization_id, sandbox_id, guest_id: id, command, tag: tag ?? null, started_at };
-    await audit.commit(sandbox_id, commandNotes(command).opening, (transaction, start_seq) =>
+    await audit.commit(sandbox_id, commandNotes(command, id).opening, (transaction, start_seq) =>
       store.within(transaction).insert({ ...row, state: 'starting', start_seq }),
     );
   }

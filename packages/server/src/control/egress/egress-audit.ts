@@ -2,7 +2,8 @@
 import { createHash } from 'node:crypto';
 import { canonicalize, findNetworkPath, type AuditData, type NetworkPolicy } from '@coppice/contract';
 import type { AuditNote } from '../audit/audit-chain.ts';
-import type { Grant } from './grant.ts';
+import type { OpenGrant } from './grant.ts';
+import type { Rotated } from './grants.ts';
 
 /** A policy with more rules is logged only with their number and hash. */
 const MAX_TOLD_RULES = 100;
@@ -11,12 +12,18 @@ export function buildPolicyNote(policy: NetworkPolicy): AuditNote {
   return { event: 'policy.changed', data: describePolicy(policy) };
 }
 
-export function buildCredentialsNote(grants: readonly Grant[]): AuditNote {
-  const credentials = grants.map(({ service, endpoints }) => ({
+export function buildCredentialsNote(grants: readonly OpenGrant[]): AuditNote {
+  const credentials = grants.map(({ service, endpoints, named }) => ({
     service,
     endpoints: endpoints === null ? null : [...endpoints],
+    ...(named === null ? {} : { secret: named.name }),
   }));
   return { event: 'credentials.changed', data: { credentials } };
+}
+
+export function buildRotatedNote(rotated: readonly Rotated[]): AuditNote {
+  const credentials = rotated.map(({ service, secret, version }) => ({ service, secret, version }));
+  return { event: 'credentials.rotated', data: { credentials } };
 }
 
 export function describePolicy({

@@ -15,7 +15,7 @@ export interface TellableSandbox {
 }
 
 /** Returns undefined if the sandbox has ended. */
-type FindSandbox = (id: string) => TellableSandbox | undefined;
+export type FindSandbox = (id: string) => TellableSandbox | undefined;
 
 export class EgressKeeper {
   readonly #log: Logger;
@@ -28,6 +28,14 @@ export class EgressKeeper {
 
   mark(id: string): void {
     this.#stale.add(id);
+  }
+
+  /** Marks these sandboxes and sends for them. Resolves when each has been tried. Never rejects. */
+  async tellAtOnce(ids: readonly string[], find: FindSandbox): Promise<void> {
+    for (const id of ids) this.mark(id);
+    // A round that is under way may have read the stored settings before they changed.
+    await this.#round;
+    await this.tell(find);
   }
 
   /** Sends for all marked sandboxes, or joins the round that is under way. Never rejects. */

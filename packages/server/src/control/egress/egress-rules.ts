@@ -18,7 +18,7 @@ import {
 } from '@coppice/contract';
 import type { CredentialService } from '../../lib/credential-services/credential-service.ts';
 import { Secret } from '../../lib/secret.ts';
-import type { Grant } from './grant.ts';
+import type { RequestedGrant } from './grant.ts';
 
 /** The settings as plain JSON. */
 export interface EgressSettings {
@@ -64,11 +64,12 @@ export class EgressRules {
   }
 
   /** Returns the grants of a request. Throws 400; no message contains a secret. */
-  readGrants(request: PutCredentialsRequest): Grant[] {
-    return collectGrants(request, this.#grantable).map(({ service, key, endpoints }) => ({
+  readGrants(request: PutCredentialsRequest): RequestedGrant[] {
+    return collectGrants(request, this.#grantable).map(({ service, key, endpoints, field }) => ({
       service,
       endpoints,
-      secret: new Secret(key),
+      secret: typeof key === 'string' ? new Secret(key) : { name: key.secret },
+      field,
     }));
   }
 

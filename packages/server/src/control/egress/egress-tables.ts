@@ -7,8 +7,12 @@ export interface SandboxCredentialTable {
   service: string;
   /** null: any request. */
   endpoints: ColumnType<CredentialEndpoint[] | null, string | null, string | null>;
-  /** Sealed by the secret box, bound to organization, sandbox and service. */
-  sealed_secret: Buffer;
+  /** Sealed by the secret box, bound to organization, sandbox and service. null: `secret_id` has the value. */
+  sealed_secret: Buffer | null;
+  /** Secret of the organization that has the value. */
+  secret_id: string | null;
+  /** The last version of it that the audit log says is used. */
+  secret_version: number | null;
   updated_at: number;
 }
 

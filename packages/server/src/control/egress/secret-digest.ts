@@ -3,7 +3,7 @@
  * hashes cannot be used to guess secrets.
  */
 import { createHmac, hkdfSync } from 'node:crypto';
-import type { PutCredentialsRequest } from '@coppice/contract';
+import type { PutCredentialsRequest, SecretReference } from '@coppice/contract';
 
 const KEY_BYTES = 32;
 
@@ -24,13 +24,20 @@ export class SecretDigest {
     const { credentials, credentials_v2, ...rest } = body;
     if (credentials === undefined && credentials_v2 === undefined) return body;
     const ruled = Object.entries(credentials_v2 ?? {}).map(
-      ([name, { key, endpoints }]) => [name, { key: this.#hash(key), endpoints }] as const,
+      ([name, { key, endpoints }]) => [name, { key: this.#hideKey(key), endpoints }] as const,
     );
     return {
       ...rest,
-      credentials: this.#hashValues(credentials ?? {}),
+      credentials: Object.fromEntries(
+        Object.entries(credentials ?? {}).map(([name, key]) => [name, this.#hideKey(key)]),
+      ),
       credentials_v2: Object.fromEntries(ruled),
     };
+  }
+
+  /** Leaves the name of a secret of the organization as it is: another value of that is no other request. */
+  #hideKey(key: string | SecretReference): string | SecretReference {
+    return typeof key === 'string' ? this.#hash(key) : key;
   }
 
   #hashValues(secrets: Readonly<Record<string, string>>): Record<string, string> {

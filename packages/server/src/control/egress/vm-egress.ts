@@ -2,7 +2,7 @@
 import { AppError, UNRESTRICTED_POLICY, type NetworkPolicy } from '@coppice/contract';
 import { hasNoRules, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import type { EgressRules } from './egress-rules.ts';
-import type { Grant } from './grant.ts';
+import type { OpenGrant } from './grant.ts';
 
 /**
  * Reveals credentials. This is the only place where they leave this process: the result goes into the runner's socket
@@ -10,7 +10,7 @@ import type { Grant } from './grant.ts';
  */
 export function revealEgress(
   policy: NetworkPolicy | null,
-  grants: readonly Grant[],
+  grants: readonly OpenGrant[],
   rules: Pick<EgressRules, 'findService'>,
 ): VmEgress {
   return {

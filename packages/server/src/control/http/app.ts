@@ -3,9 +3,11 @@ import type { FastifyBaseLogger, FastifyInstance, RawServerDefault } from 'fasti
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { z } from 'zod';
+import type { Span } from '../../lib/tracing/span.ts';
 import type { Audience } from '../accounts/organizations/access.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { KeyAccess } from './access/key-access.ts';
+import type { JsonMeasure } from './requests/measure-json.ts';
 
 /** Fastify with zod schemas. */
 export type App = FastifyInstance<
@@ -20,6 +22,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The body is piped, not parsed, and has no deadline of its own. */
     hasRawBody?: boolean;
+    /** Limits of a JSON body that is larger than others may be. */
+    maxJson?: JsonMeasure;
     /** The guest's traffic: it does not count against the rate of requests, but against the limit on open streams. */
     isUnlimited?: boolean;
     /** Text messages of a WebSocket, for the API description. */
@@ -55,6 +59,8 @@ declare module 'fastify' {
     sessionId: string;
     /** The user's role in the organization that the path names, below /account. */
     role: Role;
+    /** The span of the request; null if it is not recorded. */
+    span: Span | null;
     /** `scheme://host` that the client requested, as trusted proxies report it. */
     ownOrigin: string;
     /** IP address of the client, as trusted proxies report it. */

@@ -1,7 +1,8 @@
 /** Commands that outlive their clients, through the real API, with guests that the test controls. */
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
-import { AppError } from '@coppice/contract';
+import { AppError, CreateCommandRequest } from '@coppice/contract';
 import { FRAME } from '../../lib/protocol/frames.ts';
 import type { FakeGuestCommand } from '../testing/fakes/fake-commands.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
@@ -174,6 +175,26 @@ test('the same Idempotency-Key starts one command', async () => {
   const [first, second] = [await call(), await call()];
   assert.equal(first.body.id, second.body.id);
   assert.equal(harness.runner.commands.list(id).length, 1);
+});
+
+test('the hash that an Idempotency-Key is kept with does not reveal the environment', async () => {
+  await using db = harness.openDatabase();
+  const hasPlainHash = async (body: object): Promise<boolean> => {
+    const key = JSON.stringify(body);
+    const call = () => harness.call('POST', path(), { body, headers: { 'idempotency-key': key } });
+    const [first, second] = [await call(), await call()];
+    assert.deepEqual([first.status, second.body.id], [201, first.body.id]);
+    const { body_sha256 } = await db
+      .selectFrom('idempotency_keys')
+      .select('body_sha256')
+      .where('key', '=', key)
+      .executeTakeFirstOrThrow();
+    const fields = Object.entries(CreateCommandRequest.parse(body)).toSorted(([a], [b]) => (a < b ? -1 : 1));
+    const plain = createHash('sha256').update(JSON.stringify(Object.fromEntries(fields)));
+    return body_sha256.equals(plain.digest());
+  };
+  assert.equal(await hasPlainHash({ command: 'x' }), true);
+  assert.equal(await hasPlainHash({ command: 'x', env: { TOKEN: 'hunter2' } }), false);
 });
 
 test('ends are noticed after a restart of control, and after the runner was away', async () => {

@@ -194,7 +194,7 @@ test('credentials are replaced as a set, listed without secrets, and rotate whil
   assert.deepEqual(secretsOf(id), [`openai=${CANARY}`]);
   const listed = await get(id, 'credentials');
   assert.deepEqual(listed.body, answer.body);
-  assert.deepEqual(Object.keys(listed.body[0]), ['service', 'endpoints', 'updated_at']);
+  assert.deepEqual(Object.keys(listed.body[0]), ['service', 'endpoints', 'secret', 'updated_at']);
   const changed = (await listEvents(id)).find(({ event }) => event === 'credentials.changed');
   assert.deepEqual(changed?.data, { credentials: [{ service: 'openai', endpoints: null }] });
   assert.equal((await put(id, 'credentials', {})).status, 200);

@@ -64,14 +64,18 @@ test('an upload link writes its file without a key, raw and as a form', async ()
   assert.equal(harness.runner.files.contents.get('/in')?.toString(), 'formed');
 });
 
-test('transfers by link are in the audit log', async () => {
+test('a link and its transfers are in the audit log, without the token', async () => {
   harness.runner.files.contents.set('/logged', Buffer.from('12'));
-  await (await fetchLink(await createLink({ path: '/logged', method: 'download' }))).text();
+  const url = await createLink({ path: '/logged', method: 'download' });
+  await (await fetchLink(url)).text();
   const log = await (await harness.fetch('GET', `/v1/runs/${id}/audit`, { apiKey: key })).text();
+  const [link = '', download = ''] = log.trim().split('\n').slice(-2);
   assert.match(
-    log.trim().split('\n').at(-1) ?? '',
-    /"event":"file.download","data":\{"path":"\/logged","size":2\}/,
+    link,
+    /"event":"file.link","data":\{"expires_at":"20[^"]+Z","method":"download","path":"\/logged"\}/,
   );
+  assert.match(download, /"event":"file.download","data":\{"path":"\/logged","size":2\}/);
+  assert.equal(log.includes(new URL(url).pathname.split('/').at(-1) ?? '?'), false);
 });
 
 test('a link allows only its own method, and no query changes its file', async () => {

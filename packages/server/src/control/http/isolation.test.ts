@@ -14,6 +14,11 @@ import {
   type Operation,
 } from '../testing/requests/described-operations.ts';
 
+interface Named {
+  name: string;
+  version: number;
+}
+
 interface Ended {
   labels: { of?: string };
 }
@@ -25,8 +30,8 @@ const NAME_OF_NONE = 'x';
 const NAMES_NO_ID: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry', 'getStatement']);
 /** Operations that would end the session that the next ones need. */
 const ENDS_SESSION: ReadonlySet<string> = new Set(['signOut']);
-/** It would make the stranger a disk of the same name, which the next operations would find. */
-const TAKES_NAME: ReadonlySet<string> = new Set(['importDisk']);
+/** They would make the stranger a disk or a secret of the same name, which the next operations would find. */
+const TAKES_NAME: ReadonlySet<string> = new Set(['importDisk', 'putSecret']);
 
 let harness: ControlHarness;
 let operations: Operation[] = [];
@@ -37,6 +42,7 @@ let strangersKey = '';
 const ids: Record<string, string> = {
   port: '80',
   disk: 'named',
+  name: 'named',
   diskSnapshot: 'named',
   registry: 'registry.victim.test',
   month: new Date().toISOString().slice(0, 7),
@@ -71,6 +77,7 @@ const BODIES: Record<string, () => unknown> = {
   changeFileMode: () => ({ path: NAME_OF_NONE, mode: '644' }),
   changeFileOwner: () => ({ path: NAME_OF_NONE, user: NAME_OF_NONE }),
   forkDisk: () => ({ snapshot: NAME_OF_NONE, name: NAME_OF_NONE }),
+  createWebhook: () => ({ url: 'https://strangers.test/' }),
 };
 
 before(async () => {
@@ -108,11 +115,18 @@ async function fill(owner: AccountClient): Promise<void> {
   const command = await call('POST', `/v1/runs/${run.id}/commands`, { command: MARK, tag: MARK });
   const ended = await call('POST', '/v1/runs', { image: 'node:22-slim', labels: { of: MARK } });
   await call('DELETE', `/v1/runs/${ended.id}`, undefined);
-  await call('PUT', '/v1/registries/registry.victim.test', { username: MARK, password: MARK });
   // Refusals repeat names of the path: those are others.
+  for (const name of [MARK, ids['name']]) await call('PUT', `/v1/secrets/${name}`, { value: MARK });
+  await call('PUT', `/v1/runs/${run.id}/credentials`, {
+    credentials: { openai: MARK, github: { secret: MARK } },
+  });
+  await call('PUT', '/v1/registries/registry.victim.test', { username: MARK, password: MARK });
   for (const name of [MARK, ids['disk']]) await call('POST', '/v1/disks', { name, size_gb: 1 });
   for (const name of [MARK, ids['diskSnapshot']])
     await call('POST', `/v1/disks/${ids['disk']}/snapshots`, { name });
+  const webhook = (await call('POST', '/v1/webhooks', { url: `https://${MARK}.test/` })).id;
+  const delivery = (await call('POST', `/v1/webhooks/${webhook}/test`, undefined)).id;
+  Object.assign(ids, { webhook, delivery });
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, previewId: preview.id, apiKey });
   ids['command'] = command.id;
   Object.assign(ids, { organization: owner.organizationId, team: owner.teamId, member: owner.id });
@@ -178,6 +192,18 @@ test('a snapshot of another organization is neither restored nor rolled back to'
   }
 });
 
+test('a secret of another organization is neither named by credentials nor replaced', async () => {
+  const call = (method: string, path: string, body: unknown) =>
+    harness.call(method, path, { apiKey: strangersKey, body });
+  const create = (name: string) =>
+    call('POST', '/v1/runs', { image: 'node:22-slim', credentials: { openai: { secret: name } } });
+  const refused = await create(ids['name'] ?? '');
+  assert.deepEqual([refused.status, refused.body.error.code], [400, 'invalid_request']);
+  assert.equal((await call('PUT', `/v1/secrets/${ids['name']}`, { value: 'strangers' })).body.version, 1);
+  const own = await create(ids['name'] ?? '');
+  assert.equal(harness.runner.egress.get(own.body.id)?.grants[0]?.secret, 'strangers');
+});
+
 test('a port of another organization is proxied by no method', async () => {
   for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
     const path = `/v1/runs/${ids['run']}/proxy/80/`;
@@ -221,7 +247,14 @@ test('after all of this the victim has what it had', async () => {
     (await harness.call('GET', path, { apiKey: ids['apiKey'] ?? '' })).body;
   assert.equal((await read(`/v1/runs/${ids['run']}`)).status, 'running');
   assert.deepEqual((await read(`/v1/runs/${ids['run']}/network`)).network.allow, [`${MARK}.test`]);
-  assert.equal((await read(`/v1/runs/${ids['run']}/credentials`)).length, 1);
+  assert.equal((await read(`/v1/runs/${ids['run']}/credentials`)).length, 2);
+  assert.deepEqual(
+    (await read('/v1/secrets')).map(({ name, version }: Named) => [name, version]),
+    [
+      ['named', 1],
+      [MARK, 1],
+    ],
+  );
   assert.equal((await read('/v1/snapshots')).length, 1);
   assert.equal((await read('/v1/registries'))[0].username, MARK);
   assert.equal((await read(`/v1/runs/${ids['run']}/previews`)).length, 1);

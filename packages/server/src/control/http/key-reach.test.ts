@@ -14,12 +14,22 @@ import {
 
 /** Text that the limited key must never read. */
 const MARK = 'other-teams-own';
-/** Operations whose path names something of the whole organization, or a month. */
+/** Operations whose path names something of the whole organization, or a month. A limited key may not see webhooks. */
 const NAMES_NO_SANDBOX: ReadonlySet<string> = new Set([
   'putRegistry',
   'deleteRegistry',
+  'putSecret',
+  'getSecret',
+  'deleteSecret',
   'getStatement',
   'importDisk',
+  'getWebhook',
+  'patchWebhook',
+  'deleteWebhook',
+  'rotateWebhook',
+  'testWebhook',
+  'listDeliveries',
+  'retryDelivery',
 ]);
 const IMAGE = 'node:22-slim';
 
@@ -41,6 +51,7 @@ const ids: Record<string, string> = {
   port: '80',
   registry: 'registry.one.test',
   disk: 'named',
+  name: 'of-all-teams',
   diskSnapshot: 'named',
 };
 const BODIES: Record<string, () => unknown> = {
@@ -61,6 +72,7 @@ const BODIES: Record<string, () => unknown> = {
   createDisk: () => ({ name: 'x', size_gb: 1 }),
   createDiskSnapshot: () => ({ name: 'x' }),
   forkDisk: () => ({ snapshot: 'x', name: 'y' }),
+  createWebhook: () => ({ url: 'https://own.test/' }),
 };
 
 before(async () => {
@@ -80,6 +92,8 @@ before(async () => {
   for (const name of [MARK, ids['disk']]) await post('/v1/disks', second.wide, { name, size_gb: 1 });
   for (const name of [MARK, ids['diskSnapshot']])
     await post(`/v1/disks/${ids['disk']}/snapshots`, second.wide, { name });
+  const webhook = (await post('/v1/webhooks', second.wide, { url: `https://${MARK}.test/` })).id;
+  Object.assign(ids, { webhook, delivery: (await post(`/v1/webhooks/${webhook}/test`, second.wide)).id });
   ids['month'] = new Date().toISOString().slice(0, 7);
 });
 after(() => harness[Symbol.asyncDispose]());

@@ -13,8 +13,11 @@ import type { Billing } from '../billing/billing.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { DiskSnapshots } from '../disks/disk-snapshots.ts';
 import type { Disks } from '../disks/disks.ts';
+import type { Documentation } from '../documentation/documentation.ts';
 import type { EgressRules } from '../egress/egress-rules.ts';
 import type { Grants } from '../egress/grants.ts';
+import type { NamedSecrets } from '../egress/named-secrets/named-secrets.ts';
+import type { SecretValues } from '../egress/named-secrets/secret-values.ts';
 import type { SecretDigest } from '../egress/secret-digest.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RateLimiter } from '../limits/rate-limiter.ts';
@@ -29,7 +32,9 @@ import type { Idempotency } from '../sandbox/idempotency.ts';
 import type { OutputBudget } from '../sandbox/commands/output-budget.ts';
 import type { Commands } from '../commands/commands.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
+import type { Events } from '../events/events.ts';
 import type { Snapshots } from '../snapshots/snapshots.ts';
+import type { Webhooks } from '../webhooks/webhooks.ts';
 import type { Exposure } from './serving/exposure.ts';
 import type { OpenRequests } from './access/open-requests.ts';
 
@@ -47,6 +52,8 @@ export interface HttpParts {
   commands: Commands;
   audit: AuditLog;
   auditStore: AuditStore;
+  events: Events;
+  webhooks: Webhooks;
   snapshots: Snapshots;
   disks: Disks;
   diskSnapshots: DiskSnapshots;
@@ -54,6 +61,8 @@ export interface HttpParts {
   grants: Grants;
   environments: Environments;
   secretDigest: SecretDigest;
+  namedSecrets: NamedSecrets;
+  secretValues: SecretValues;
   registries: Registries;
   imageUses: ImageUses;
   runner: RunnerClient;
@@ -68,6 +77,10 @@ export interface HttpParts {
   metrics: ServiceMetrics;
   /** Opens `GET /metrics`; undefined: there is no such route. */
   metricsToken: string | undefined;
+  /** Whether the trace of a request continues that of its caller. */
+  continuesTraces: boolean;
+  /** Served below `/docs`; undefined: there is no such route. */
+  documentation: Documentation | undefined;
   limits: ControlLimits;
   version: string;
   exposure: Exposure;

@@ -334,6 +334,27 @@ test('a client that leaves ends the request in the guest', async () => {
   await waitFor('the end in the guest', () => isClosed);
 });
 
+test('a client that leaves before its upgrade is answered ends the request in the guest', async () => {
+  const silent = createTcpServer();
+  silent.listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  harness.runner.ports.set(4000, (silent.address() as AddressInfo).port);
+  const { hostname, port } = new URL(harness.control?.address ?? '');
+  for (const leave of [(client: Socket) => client.end(), (client: Socket) => client.resetAndDestroy()]) {
+    const asked = once(silent, 'connection');
+    const client = connect(Number(port), hostname);
+    client.write(
+      `GET ${path('/', 4000)} HTTP/1.1\r\nhost: x\r\nauthorization: ${authorization}\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n`,
+    );
+    const [upstream] = (await asked) as [Socket];
+    await once(upstream, 'data');
+    const ended = once(upstream, 'close');
+    leave(client);
+    await ended;
+  }
+  silent.close();
+});
+
 test('a shutdown cuts off endless answers, and other answers finish', async () => {
   await using other = await startHarness();
   other.runner.ports.set(PORT, (service.address() as AddressInfo).port);

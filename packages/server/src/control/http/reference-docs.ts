@@ -21,8 +21,9 @@ export function renderErrors(): string {
   return [
     '# Errors',
     '',
-    'The body of every error is `{"error":{"code","message","request_id"}}`. The code is stable. The message is for people:',
-    'it names the field or the step that failed. A retryable request may succeed later unchanged. After 429 and 503, the',
+    'The body of every error is `{"error":{"code","message","request_id"}}`, with a `trace_id` if the service records',
+    '[traces](../guides/traces.md). The code is stable. The message is for people: it names the field or the step that failed.',
+    'A retryable request may succeed later unchanged. After 429 and 503, the',
     'request can be repeated unchanged after the number of seconds in `Retry-After`. After any other status from 500 up,',
     'the request may have been carried out: the service stopped, or a deadline passed, before the answer was ready.',
     '',

@@ -1,6 +1,4 @@
 /** The public API: Fastify, its hooks in the order in which they run, and the endpoints. */
-import { STATUS_CODES } from 'node:http';
-import type { Socket } from 'node:net';
 import { AppError } from '@coppice/contract';
 import Fastify, {
   LogController,
@@ -11,7 +9,6 @@ import Fastify, {
 } from 'fastify';
 import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Logger } from 'pino';
-import { newId } from '../../lib/new-id.ts';
 import type { TlsPair } from '../../lib/tls/tls-pair.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import { addAccountRoutes } from './account/account-routes.ts';
@@ -19,13 +16,16 @@ import { AllowedMethods } from './serving/allowed-methods.ts';
 import { answerError } from './answers/answer-error.ts';
 import type { App } from './app.ts';
 import { authenticate, type AuthenticationParts } from './access/authenticate.ts';
+import { addCrossOrigin, assertNoForeignPage } from './access/cross-origin.ts';
 import { withoutToken } from './access/file-link-path.ts';
-import { addCrossOrigin } from './access/cross-origin.ts';
-import { addHealthz } from './endpoints/healthz.ts';
+import { addDocs } from './endpoints/docs.ts';
 import { addLinkedFile } from './endpoints/files/linked-file.ts';
+import { addHealthz } from './endpoints/healthz.ts';
+import { addMcp } from './endpoints/mcp/serve-mcp.ts';
 import { addMetrics } from './endpoints/metrics.ts';
 import { addPreviewOrigin } from './endpoints/ports/preview-origin.ts';
-import { buildErrorBody, JSON_BODY_BYTES } from './answers/error-mapper.ts';
+import { answerBrokenHttp, newRequestId } from './answers/broken-http.ts';
+import { JSON_BODY_BYTES } from './answers/error-mapper.ts';
 import { addExposure, TlsServers } from './serving/exposure.ts';
 import { addJsonBody } from './requests/json-body.ts';
 import { checkKeyAccess, requireKeyAccess } from './access/key-access.ts';
@@ -35,6 +35,7 @@ import { addProxiedMethods, buildRewrite } from './access/proxied-route.ts';
 import { limitRate } from './access/rate-limit.ts';
 import { addRequestLog, readRequestId } from './serving/request-log.ts';
 import { addRequestMetrics } from './serving/request-metrics.ts';
+import { addRequestTrace } from './serving/request-trace.ts';
 import { addV1Routes } from './v1-routes.ts';
 import { compileValidator } from './requests/validator.ts';
 import { addWebSockets } from './access/web-socket-peer.ts';
@@ -42,6 +43,7 @@ import { addWebSockets } from './access/web-socket-peer.ts';
 /** Deadline for the head of a request. Bodies have no common limit: uploads are long. */
 const HEADERS_DEADLINE_MS = 30_000;
 const KEEP_ALIVE_MS = 75_000;
+const READING: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
 /** No separate limit: a head holds 16 KiB, and the schema of a parameter limits its length. */
 const MAX_PARAM_LENGTH = 16_384;
 
@@ -94,6 +96,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   const allowedMethods = new AllowedMethods();
   allowedMethods.watch(app);
   addExposure(app, parts.exposure);
+  addRequestTrace(app, parts);
   addRequestLog(app);
   addRequestMetrics(app, parts);
   // Before the admission, so that a page can also read why it was refused.
@@ -106,9 +109,11 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
   await addWebSockets(app);
   addHealthz(app, parts);
   addMetrics(app, parts);
+  addDocs(app, parts);
   addPreviewOrigin(app, parts);
   addLinkedFile(app, parts);
   await app.register(async (v1: App) => addV1(v1, parts));
+  await app.register(async (mcp: App) => addMcpRoute(mcp, parts));
   await app.register(async (account: App) => addAccountRoutes(account, parts));
   await app.ready();
   return { app, tls };
@@ -120,13 +125,28 @@ function buildTls(pair: TlsPair | undefined): TlsServers | undefined {
 }
 
 function addV1(v1: App, parts: HttpParts): void {
-  v1.addHook('onRequest', async (request, reply) => {
+  addKeyChecks(v1, parts);
+  // What the request has changed is committed, events included.
+  v1.addHook('onResponse', async ({ method }) => {
+    if (!READING.has(method)) parts.events.sequencer.wake();
+  });
+  addV1Routes(v1, parts);
+}
+
+function addMcpRoute(mcp: App, parts: HttpParts): void {
+  mcp.addHook('onRequest', async (request) => assertNoForeignPage(request, parts.exposure.corsOrigins));
+  addKeyChecks(mcp, parts);
+  addMcp(mcp, parts);
+}
+
+/** Call before adding routes that need an API key. */
+function addKeyChecks(app: App, parts: HttpParts): void {
+  app.addHook('onRequest', async (request, reply) => {
     await authenticate(request, reply, parts);
     if (request.routeOptions.config.isUnlimited !== true) limitRate(request, reply, parts);
     checkKeyAccess(request);
   });
-  requireKeyAccess(v1);
-  addV1Routes(v1, parts);
+  requireKeyAccess(app);
 }
 
 /** Counts requests, and refuses them once the service drains. */
@@ -169,25 +189,4 @@ function addNotFound(
   });
   // For an OPTIONS that is not a preflight.
   app.setNotFoundHandler(refuse);
-}
-
-/** Answers input that is not HTTP: there is no request, only a socket. */
-function answerBrokenHttp(error: NodeJS.ErrnoException, socket: Socket): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const fault =
-    error.code === 'HPE_HEADER_OVERFLOW'
-      ? new AppError('headers_too_large', 'the request headers are over 16 KiB')
-      : new AppError('invalid_request', 'this is not an HTTP request');
-  const body = JSON.stringify(buildErrorBody(fault, newRequestId()));
-  const head = `HTTP/1.1 ${fault.status} ${STATUS_CODES[fault.status]}`;
-  socket.end(
-    `${head}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n${body}`,
-  );
-}
-
-function newRequestId(): string {
-  return newId('req');
 }

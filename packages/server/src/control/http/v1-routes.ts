@@ -7,6 +7,7 @@ import { addGetCommand } from './endpoints/commands/get-command.ts';
 import { addListCommands } from './endpoints/commands/list-commands.ts';
 import { addSignalCommand } from './endpoints/commands/signal-command.ts';
 import { addWaitCommand } from './endpoints/commands/wait-command.ts';
+import { addListEvents } from './endpoints/events/list-events.ts';
 import { addBuildImage } from './endpoints/images/build-image.ts';
 import { addCreatePreview } from './endpoints/ports/create-preview.ts';
 import { addCreateRun } from './endpoints/runs/create-run.ts';
@@ -60,6 +61,19 @@ import { addResumeRun } from './endpoints/copies/resume-run.ts';
 import { addRollbackRun } from './endpoints/copies/rollback-run.ts';
 import { addShellWebSocket } from './endpoints/exec/shell-websocket.ts';
 import { addTerminalWebSocket } from './endpoints/exec/terminal-websocket.ts';
+import { addDeleteSecret } from './endpoints/secrets/delete-secret.ts';
+import { addGetSecret } from './endpoints/secrets/get-secret.ts';
+import { addListSecrets } from './endpoints/secrets/list-secrets.ts';
+import { addPutSecret } from './endpoints/secrets/put-secret.ts';
+import { addCreateWebhook } from './endpoints/webhooks/create-webhook.ts';
+import { addListWebhooks } from './endpoints/webhooks/list-webhooks.ts';
+import { addGetWebhook } from './endpoints/webhooks/get-webhook.ts';
+import { addPatchWebhook } from './endpoints/webhooks/patch-webhook.ts';
+import { addDeleteWebhook } from './endpoints/webhooks/delete-webhook.ts';
+import { addRotateWebhook } from './endpoints/webhooks/rotate-webhook.ts';
+import { addTestWebhook } from './endpoints/webhooks/test-webhook.ts';
+import { addListDeliveries } from './endpoints/webhooks/list-deliveries.ts';
+import { addRetryDelivery } from './endpoints/webhooks/retry-delivery.ts';
 import { addFileRoutes } from './endpoints/files/file-routes.ts';
 import type { HttpParts } from './parts.ts';
 
@@ -90,6 +104,16 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addGetSnapshot,
   addPatchSnapshot,
   addDeleteSnapshot,
+  addListEvents,
+  addCreateWebhook,
+  addListWebhooks,
+  addGetWebhook,
+  addPatchWebhook,
+  addDeleteWebhook,
+  addRotateWebhook,
+  addTestWebhook,
+  addListDeliveries,
+  addRetryDelivery,
   addCreateDisk,
   addListDisks,
   addGetDisk,
@@ -125,6 +149,10 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addPutRegistry,
   addListRegistries,
   addDeleteRegistry,
+  addPutSecret,
+  addListSecrets,
+  addGetSecret,
+  addDeleteSecret,
 ];
 
 export function addV1Routes(v1: App, parts: HttpParts): void {

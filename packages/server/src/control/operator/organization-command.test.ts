@@ -1,4 +1,4 @@
-/** `coppice organization`, as an operator runs it alongside the service. */
+/** `coppice admin organization`, as an operator runs it alongside the service. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { configure, coppice, serve } from '../testing/operator-commands.ts';
@@ -54,7 +54,7 @@ test('an operator lists organizations, grants credit and sets limits, alongside 
   assert.equal((await list())[0]?.limits['vcpus'], null);
 
   for (const [args, told] of [
-    [['grant', 'orgnobody', '5'], /there is no organization "orgnobody"; coppice organization list/u],
+    [['grant', 'orgnobody', '5'], /there is no organization "orgnobody"; coppice admin organization list/u],
     [['limit', 'orgnobody', '--vcpus', '5'], /there is no organization "orgnobody"/u],
   ] as const)
     await assert.rejects(run(...args), told);

@@ -75,5 +75,8 @@ export async function setLimits(
 async function requireOrganization(db: Database, id: string): Promise<void> {
   const found = await db.selectFrom('organizations').select('id').where('id', '=', id).executeTakeFirst();
   if (found === undefined)
-    throw new AppError('not_found', `there is no organization "${id}"; coppice organization list shows them`);
+    throw new AppError(
+      'not_found',
+      `there is no organization "${id}"; coppice admin organization list shows them`,
+    );
 }

@@ -17,7 +17,9 @@ const rotate = (harness: ControlHarness): Promise<Rotated> => rotateMasterKey(ha
 async function fill(harness: ControlHarness): Promise<string> {
   const login = { username: 'u', password: 'of-a-registry' };
   await harness.call('PUT', '/v1/registries/registry.test', { body: login });
-  const { id } = await harness.create({ credentials: { openai: 'sk-kept' }, env: { KEPT: 'of-a-sandbox' } });
+  await harness.call('PUT', '/v1/secrets/kept', { body: { value: 'sk-named' } });
+  const credentials = { anthropic: { secret: 'kept' }, openai: 'sk-kept' };
+  const { id } = await harness.create({ credentials, env: { KEPT: 'of-a-sandbox' } });
   assert.equal((await harness.call('POST', `/v1/runs/${id}/snapshot`)).status, 201);
   assert.equal((await harness.call('POST', `/v1/runs/${id}/ports/80/preview`, { body: {} })).status, 201);
   await harness.call('POST', `/v1/runs/${id}/hibernate`);
@@ -41,7 +43,8 @@ async function assertOpens(harness: ControlHarness, id: string): Promise<void> {
   await harness.create({ image: 'registry.test/some:1' });
   assert.equal(harness.runner.creates.at(-1)?.access?.credentials?.password, 'of-a-registry');
   assert.equal((await harness.call('POST', `/v1/runs/${id}/resume`)).status, 200);
-  assert.equal(harness.runner.egress.get(id)?.grants[0]?.secret, 'sk-kept');
+  const grants = harness.runner.egress.get(id)?.grants.map(({ secret }) => secret);
+  assert.deepEqual(grants, ['sk-named', 'sk-kept']);
   const [snapshot] = (await harness.call('GET', '/v1/snapshots')).body;
   const restored = await harness.call('POST', '/v1/runs/restore', { body: { snapshot_id: snapshot.id } });
   for (const one of [id, restored.body.id])
@@ -55,7 +58,7 @@ test('all sealed values open with the new key alone, and preview links end', asy
   await harness.stopControl();
   const before = openMasterKeys(keyPath(harness)).current;
   const { values, unreadable, previews, isContinued } = await rotate(harness);
-  assert.deepEqual([values, unreadable, previews, isContinued], [5, 0, 1, false]);
+  assert.deepEqual([values, unreadable, previews, isContinued], [6, 0, 1, false]);
   const { current, older } = openMasterKeys(keyPath(harness));
   assert.ok(!current.equals(before));
   assert.deepEqual(older, []);
@@ -105,7 +108,7 @@ test('values that no known key opens are counted and left unchanged', async () =
   await harness.stopControl();
   writeFileSync(keyPath(harness), Buffer.alloc(MASTER_KEY_BYTES, 9));
   const { values, unreadable } = await rotate(harness);
-  assert.deepEqual([values, unreadable], [0, 5]);
+  assert.deepEqual([values, unreadable], [0, 6]);
 });
 
 test('the list of sealed columns is complete', async () => {

@@ -6,7 +6,9 @@ import { sql } from 'kysely';
 import { bindTeamSecret } from '../audit/team-secrets.ts';
 import type { Database } from '../db/database.ts';
 import { bindGrant } from '../egress/grants.ts';
+import { bindNamedSecret } from '../egress/named-secrets/secret-values.ts';
 import { bindRegistryPassword } from '../registries/registries.ts';
+import { bindWebhookSecret } from '../webhooks/webhook-secret.ts';
 import { bindEnvironment } from '../sandbox/environment/environments.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
 
@@ -48,6 +50,24 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     key: ['sandbox_id', 'service'],
     through: { table: 'sandboxes', column: 'sandbox_id' },
     bind: (row) => bindGrant({ id: nth(row, 0), organization_id: row.organization_id }, nth(row, 1)),
+  },
+  {
+    table: 'named_secrets',
+    column: 'sealed_value',
+    key: ['organization_id', 'name'],
+    bind: (row) => bindNamedSecret(row.organization_id, nth(row, 1)),
+  },
+  {
+    table: 'webhooks',
+    column: 'sealed_secret',
+    key: ['id'],
+    bind: (row) => bindWebhookSecret(row.organization_id, nth(row, 0)),
+  },
+  {
+    table: 'webhooks',
+    column: 'sealed_old_secret',
+    key: ['id'],
+    bind: (row) => bindWebhookSecret(row.organization_id, nth(row, 0)),
   },
   ...['sandboxes', 'snapshots'].map((table) => ({
     table,

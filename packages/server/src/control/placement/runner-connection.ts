@@ -10,6 +10,7 @@ import type { Logger } from 'pino';
 import type { z } from 'zod';
 import { readBounded } from './read-stream.ts';
 import { errorFromAnswer, unheard, unreachable } from './runner-error.ts';
+import { traceCall } from './trace-call.ts';
 import { TRUSTED_PEER } from '../../lib/process/trusted-peer.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
 
@@ -59,9 +60,15 @@ export class RunnerConnection implements Disposable {
   }
 
   /** Sends a request and waits for its answer's head. Answers of 400 and above become an AppError. */
-  async request(request: RunnerRequest): Promise<RunnerAnswer> {
+  request(request: RunnerRequest): Promise<RunnerAnswer> {
+    const { method, path } = request;
+    const call = { method, path, statusOf: ({ status }: RunnerAnswer) => status };
+    return traceCall(call, (span) => this.#request(request, span?.traceparent));
+  }
+
+  async #request(request: RunnerRequest, traceparent: string | undefined): Promise<RunnerAnswer> {
     const session = await this.#connected();
-    const stream = startStream(session, request);
+    const stream = startStream(session, request, traceparent);
     const headers = await waitForHead(stream, request);
     const status = Number(headers[':status']);
     if (status >= 400) throw await errorFromAnswer(status, stream);
@@ -170,12 +177,16 @@ function isJson(text: string): boolean {
   }
 }
 
-function startStream(session: ClientHttp2Session, request: RunnerRequest): ClientHttp2Stream {
+function startStream(
+  session: ClientHttp2Session,
+  request: RunnerRequest,
+  traceparent: string | undefined,
+): ClientHttp2Stream {
   const { method, path, headers = {}, body } = request;
   let stream: ClientHttp2Stream;
   try {
     stream = session.request(
-      { ':method': method, ':path': path, ...headers },
+      { ':method': method, ':path': path, ...headers, ...(traceparent !== undefined && { traceparent }) },
       { endStream: body === undefined },
     );
   } catch (error) {

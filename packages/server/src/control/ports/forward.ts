@@ -70,10 +70,12 @@ export class PortForwarder implements Disposable {
       if (!response.writableFinished) upstream.destroy();
     };
     response.once('close', left);
+    using waiting = watchUpgrading(exchange, left);
     const endless = new AbortController();
     try {
       sendBody(exchange.request, upstream);
       await carryAnswer(upstream, exchange, (answer) => {
+        waiting.dispose();
         if (isEndless(answer)) cutOff(exchange, endless.signal);
       });
       return 'done';
@@ -105,6 +107,25 @@ function send(
     maxHeaderSize: MAX_HEAD_BYTES,
     joinDuplicateHeaders: false,
   });
+}
+
+/**
+ * Calls `left` if the client leaves before its upgrade is answered. Node has handed over the connection by then, and no
+ * longer closes the response with it.
+ */
+function watchUpgrading({ request, response, upgradeHead }: Exchange, left: () => void): DisposableStack {
+  const watch = new DisposableStack();
+  if (upgradeHead === undefined) return watch;
+  const { socket } = request;
+  const leave = (): void => {
+    response.destroy();
+    left();
+  };
+  for (const event of ['end', 'close']) {
+    socket.once(event, leave);
+    watch.defer(() => socket.off(event, leave));
+  }
+  return watch;
 }
 
 function hasBody({ headers }: IncomingMessage): boolean {

@@ -12,6 +12,7 @@ import {
   type SandboxTree,
 } from '@coppice/contract';
 import type { ForkedVms } from '../../lib/protocol/runner-protocol.ts';
+import { traced } from '../../lib/tracing/tracing.ts';
 import type { Owner } from '../accounts/organizations/organization-store.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
@@ -108,7 +109,13 @@ export class Sandboxes {
   }
 
   /** Resolves when a first command can run. A create that fails leaves only a `failed` record. */
-  async create({ owner, reach, id, request, egress }: CreateSandbox): Promise<SandboxRecord> {
+  create(create: CreateSandbox): Promise<SandboxRecord> {
+    return traced('sandbox.create', () => this.#create(create), {
+      attributes: { 'coppice.sandbox.id': create.id },
+    });
+  }
+
+  async #create({ owner, reach, id, request, egress }: CreateSandbox): Promise<SandboxRecord> {
     const { organizationId } = owner;
     const reference = parseImageReference(request.image);
     const login = await this.#parts.registries.findLogin(organizationId, reference);
@@ -132,7 +139,12 @@ export class Sandboxes {
   }
 
   /** Copies a running sandbox. Children that fail leave `failed` records. Throws if all of them fail. */
-  async fork({ reach, id, forkId, count, disks }: ForkSandbox): Promise<ForkedChild[]> {
+  fork(fork: ForkSandbox): Promise<ForkedChild[]> {
+    const attributes = { 'coppice.sandbox.id': fork.id, 'coppice.fork.count': fork.count };
+    return traced('sandbox.fork', () => this.#fork(fork), { attributes });
+  }
+
+  async #fork({ reach, id, forkId, count, disks }: ForkSandbox): Promise<ForkedChild[]> {
     const parent = await this.getDriver(reach, id);
     await this.#parts.credit.require(reach.organizationId);
     await using _ = await parent.copies.begin('fork');
@@ -156,7 +168,13 @@ export class Sandboxes {
   }
 
   /** Creates a sandbox from a snapshot. A restore that fails leaves only a `failed` record. */
-  async restore({ id, snapshot, teamId, request, egress }: RestoreSandbox): Promise<SandboxRecord> {
+  restore(restore: RestoreSandbox): Promise<SandboxRecord> {
+    return traced('sandbox.restore', () => this.#restore(restore), {
+      attributes: { 'coppice.sandbox.id': restore.id },
+    });
+  }
+
+  async #restore({ id, snapshot, teamId, request, egress }: RestoreSandbox): Promise<SandboxRecord> {
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(snapshot.organization_id);
     this.#drivers.checkQuota(snapshot.organization_id, [snapshot]);

@@ -13,6 +13,7 @@ import {
   HIBERNATION_ID,
   LIFE_MS,
   MASTER_KEY,
+  NAMED_SECRET,
   OTHER_KEY,
   REGISTRY_PASSWORD,
   ROLLBACK_ID,
@@ -104,7 +105,11 @@ async function assertServes(harness: ControlHarness, version: string): Promise<v
   }
   if (version >= '0010') {
     const resumed = harness.runner.egress.get(HIBERNATED_ID);
-    assert.equal(resumed?.grants[0]?.secret, GRANTED_SECRET);
+    const named = version >= '0022' ? [NAMED_SECRET] : [];
+    assert.deepEqual(
+      resumed?.grants.map(({ secret }) => secret),
+      [...named, GRANTED_SECRET],
+    );
     assert.deepEqual(resumed?.network.allow, ['api.test']);
   }
   if (version >= '0013') await assertRolledBack(harness);

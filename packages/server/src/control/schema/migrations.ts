@@ -8,7 +8,9 @@ import { addDiskLimits, createDiskStorage } from '../billing/storage/storage-mig
 import { commandsMigration } from '../commands/commands-migration.ts';
 import { createDisks } from '../disks/disks-migration.ts';
 import { egressGenerationMigration } from '../egress/egress-generation-migration.ts';
+import { createEvents } from '../events/events-migration.ts';
 import { egressMigration } from '../egress/egress-migration.ts';
+import { namedSecretsMigration } from '../egress/named-secrets/named-secrets-migration.ts';
 import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
@@ -30,6 +32,7 @@ import { addSandboxSettings } from '../sandbox/record/settings-migration.ts';
 import { addSnapshotDisks } from '../snapshots/snapshot-disks-migration.ts';
 import { addSnapshotSettings } from '../snapshots/snapshot-settings-migration.ts';
 import { createSnapshots } from '../snapshots/first-snapshots.ts';
+import { createWebhooks } from '../webhooks/webhooks-migration.ts';
 
 type Database = Kysely<unknown>;
 
@@ -90,4 +93,11 @@ export const MIGRATIONS: Record<string, Migration> = {
       await addSnapshotSettings(db);
     },
   },
+  '0021_events': {
+    async up(db: Database) {
+      await createEvents(db);
+      await createWebhooks(db);
+    },
+  },
+  '0022_named_secrets': namedSecretsMigration,
 };

@@ -21,6 +21,15 @@ import type {
 import type { CommandTable } from '../commands/command-tables.ts';
 import type { DiskSnapshotTable, DiskTable } from '../disks/disk-tables.ts';
 import type { EgressCursorTable, SandboxCredentialTable } from '../egress/egress-tables.ts';
+import type { NamedSecretTable } from '../egress/named-secrets/named-secret-tables.ts';
+import type {
+  EventCounterTable,
+  EventGapTable,
+  EventHorizonTable,
+  EventTable,
+  PendingEventTable,
+} from '../events/event-tables.ts';
+import type { WebhookAttemptTable, WebhookDeliveryTable, WebhookTable } from '../webhooks/webhook-tables.ts';
 import type { AuditEntryTable } from '../audit/audit-tables.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
 import type { PreviewTable } from '../ports/preview-tables.ts';
@@ -54,6 +63,15 @@ export interface Tables {
   commands: CommandTable;
   disks: DiskTable;
   disk_snapshots: DiskSnapshotTable;
+  named_secrets: NamedSecretTable;
   sandbox_credentials: SandboxCredentialTable;
   egress_cursors: EgressCursorTable;
+  pending_events: PendingEventTable;
+  events: EventTable;
+  event_counter: EventCounterTable;
+  event_horizons: EventHorizonTable;
+  event_gaps: EventGapTable;
+  webhooks: WebhookTable;
+  webhook_deliveries: WebhookDeliveryTable;
+  webhook_attempts: WebhookAttemptTable;
 }

@@ -29,6 +29,7 @@ import { checkExpiry } from '../time/expiry.ts';
 import type { Environments } from '../sandbox/environment/environments.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
+import { traced } from '../../lib/tracing/tracing.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import { enterRecordStep } from '../sandbox/record/steps.ts';
 import { buildSnapshotRecord, buildSnapshotRow, readSavedDisk } from './snapshot-record.ts';
@@ -67,7 +68,11 @@ export class Snapshots {
   }
 
   /** Makes a snapshot, and resolves when it is safe on disk. The sandbox pauses for a moment and keeps running. */
-  async create({ id, driver, request }: NewSnapshot): Promise<SnapshotRecord> {
+  create(snapshot: NewSnapshot): Promise<SnapshotRecord> {
+    return traced('sandbox.snapshot', () => this.#create(snapshot));
+  }
+
+  async #create({ id, driver, request }: NewSnapshot): Promise<SnapshotRecord> {
     await using _ = await driver.copies.begin('snapshot');
     return await this.#whileUnderWay(id, async () => {
       await this.#checkQuota(driver.row.organization_id, 0);

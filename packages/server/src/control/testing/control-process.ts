@@ -8,6 +8,7 @@ import { armFaults } from '../../lib/fault-directory.ts';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import { startControl } from '../control.ts';
+import { loadDocumentation } from '../documentation/documentation.ts';
 import { ManualClock } from './manual-clock.ts';
 
 /** The first message from the parent. */
@@ -29,7 +30,10 @@ process.once('message', (request: ServeRequest) => void serve(request));
 async function serve({ config, level, moment }: ServeRequest): Promise<void> {
   const log = pino({ level }, { write: (line) => write(line) });
   const clock = moment === undefined ? undefined : new ManualClock(moment);
-  const { address } = await startControl(config, log, clock === undefined ? {} : { clock });
+  const { address } = await startControl(config, log, {
+    ...(clock === undefined ? {} : { clock }),
+    documentation: loadDocumentation(config.documentationDir, log),
+  });
   if (clock !== undefined) process.on('message', (request: ClockRequest) => tell(clock, request));
   write = (line) => void process.stdout.write(line);
   write(`${address}\n`);

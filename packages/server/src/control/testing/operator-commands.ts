@@ -14,6 +14,8 @@ const COMMANDS = {
   organization: 'commands/organization-command.ts',
 };
 const PASSWORD = 'a password of a registry';
+const VALUE = 'sk-a-value-of-a-secret';
+const CREDENTIALS = { openai: { secret: 'kept' } };
 const run = promisify(execFile);
 
 /** The PostgreSQL that the service uses, and the places of its files. */
@@ -75,9 +77,10 @@ export async function serveUsed(harness: ControlHarness, change: Change): Promis
   const body = { username: 'somebody', password: PASSWORD };
   const stored = await harness.call('PUT', '/v1/registries/registry.test', { body });
   assert.equal(stored.status, 200);
+  assert.equal((await harness.call('PUT', '/v1/secrets/kept', { body: { value: VALUE } })).status, 200);
   const ended = await harness.create({ labels: { text: 'é\u2028' } });
   await harness.call('DELETE', `/v1/runs/${ended.id}`);
-  return (await harness.create({ timeout: 0 })).id;
+  return (await harness.create({ timeout: 0, credentials: CREDENTIALS })).id;
 }
 
 export async function assertRestored(harness: ControlHarness, id: string): Promise<void> {
@@ -85,5 +88,9 @@ export async function assertRestored(harness: ControlHarness, id: string): Promi
   assert.equal((await harness.call('GET', '/v1/runs?status=destroyed')).body.length, 1);
   await harness.create({ image: 'registry.test/some:1' });
   assert.equal(harness.runner.creates.at(-1)?.access?.credentials?.password, PASSWORD);
+  const other = await harness.create({ credentials: CREDENTIALS });
+  assert.equal(harness.runner.egress.get(other.id)?.grants[0]?.secret, VALUE);
+  const { body: listed } = await harness.call('GET', `/v1/runs/${id}/credentials`);
+  assert.equal(listed[0].secret, 'kept');
   assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
 }

@@ -13,6 +13,7 @@ import type {
   VmRollback,
   VmShape,
 } from '../../lib/protocol/runner-protocol.ts';
+import { findSpan, traced } from '../../lib/tracing/tracing.ts';
 import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import type { Capacity } from '../capacity/capacity.ts';
 import type { Ballast } from '../capacity/ballast.ts';
@@ -39,6 +40,9 @@ import { tellEnvironment } from './tell-environment.ts';
 import { replaceVm } from './vm-replacement.ts';
 import { VmRoster, type Held } from './vm-roster.ts';
 import { WarmPool, type WarmPoolCounts } from './warm-pool.ts';
+
+/** Name of the span of a start, and prefix of its steps. */
+const START = 'vm.start';
 
 export interface FleetOptions extends AssemblyParts {
   plan: TemplatePlan;
@@ -86,6 +90,11 @@ function newInfo(id: string, { image, shape }: Blueprint, timer: StepTimer): VmI
   const { vcpus, memMiB: mem_mib, diskMiB: disk_mib } = shape;
   const { timingsMs: timings_ms } = timer;
   return { id, state: 'creating', image: image.reference, vcpus, mem_mib, disk_mib, timings_ms };
+}
+
+/** Records the start of a sandbox's VM as a span, with its steps. */
+function traceStart<T>(id: string, start: () => Promise<T>): Promise<T> {
+  return traced(START, start, { attributes: { 'coppice.sandbox.id': id } });
 }
 
 /** Returns a name for a VM instance, which exists before it has a sandbox. No sandbox id has this form. */
@@ -136,18 +145,21 @@ export class Fleet {
   /** Creates a VM. Joins a running create of the same id, and repeats the answer of a completed one. */
   create(id: string, request: CreateVm): Promise<VmInfo> {
     return this.vms.join(id, () =>
-      this.#withDisk({ vmId: id, asked: request.workspace }, (disk) => this.#create(id, request, disk)),
+      traceStart(id, () =>
+        this.#withDisk({ vmId: id, asked: request.workspace }, (disk) => this.#create(id, request, disk)),
+      ),
     );
   }
 
   /** Like {@link create}, for a VM that continues from a capture. */
   goOn(id: string, blueprint: Blueprint, { egress, workspace, left }: ContinuedWith): Promise<VmInfo> {
-    const timer = new StepTimer();
+    const start = async (disk: PendingDisk | undefined): Promise<VmInfo> => {
+      const timer = new StepTimer(START);
+      this.#options.network.assertEgress(egress);
+      return this.#startCold({ id, blueprint, egress, timer, disk });
+    };
     return this.vms.join(id, () =>
-      this.#withDisk({ vmId: id, asked: workspace, left }, async (disk) => {
-        this.#options.network.assertEgress(egress);
-        return this.#startCold({ id, blueprint, egress, timer, disk });
-      }),
+      traceStart(id, () => this.#withDisk({ vmId: id, asked: workspace, left }, start)),
     );
   }
 
@@ -169,7 +181,7 @@ export class Fleet {
   }
 
   async #create(id: string, request: CreateVm, disk: PendingDisk | undefined): Promise<VmInfo> {
-    const timer = new StepTimer();
+    const timer = new StepTimer(START);
     const { egress = NO_RULES, organization } = request;
     this.#options.network.assertEgress(egress);
     // Holds image and template until the VM holds them itself.
@@ -182,9 +194,10 @@ export class Fleet {
       return plan.isReady(blueprint) ? ensure() : this.#pool.waitWith(ensure);
     };
     const start = { id, blueprint, egress, timer, disk, ensureTemplate };
-    return await this.#pool.serve(blueprint, (warm) =>
-      warm === undefined ? this.#startCold(start) : this.#startWarm(start, warm),
-    );
+    return await this.#pool.serve(blueprint, (warm) => {
+      findSpan()?.set({ 'coppice.vm.warm': warm !== undefined });
+      return warm === undefined ? this.#startCold(start) : this.#startWarm(start, warm);
+    });
   }
 
   /** Runs before any part of the VM is created: a bad reference or a missing image leaves nothing to undo. */
@@ -298,12 +311,12 @@ export class Fleet {
   /** Starts a VM for the pool; it has no sandbox id yet. */
   async #prepareWarm(blueprint: TemplateBlueprint): Promise<AssembledVm> {
     const unit = newUnit();
-    const driver = this.#newDriver(unit, newInfo(unit, blueprint, new StepTimer()), blueprint);
+    const driver = this.#newDriver(unit, newInfo(unit, blueprint, new StepTimer(START)), blueprint);
     const { capacity } = this.#options;
     try {
       await capacity.reserve(unit, blueprint.shape);
       const assembled = await capacity.inTurn({ diskMiB: 0 }, () =>
-        this.#assembler.assemble(driver, blueprint, { timer: new StepTimer() }),
+        this.#assembler.assemble(driver, blueprint, { timer: new StepTimer(START) }),
       );
       await this.#assembler.rehearse(assembled);
       this.#options.log.info({ unit, template: blueprint.templateKey }, 'VM kept warm');
@@ -357,7 +370,7 @@ export class Fleet {
 
   /** Replaces a VM for a rollback (vm-replacement.ts). If it fails the old VM continues. */
   async replace(old: VmDriver, blueprint: Blueprint, asked: RollbackVm): Promise<VmRollback> {
-    const timer = new StepTimer();
+    const timer = new StepTimer(START);
     const driver = this.#newDriver(newUnit(), newInfo(old.info.id, blueprint, timer), blueprint);
     driver.claim(driver.info, old.egress);
     // If the sandbox ends there is nothing to take over.

@@ -5,11 +5,12 @@
 import { isDeepStrictEqual } from 'node:util';
 import { parseImageReference, type ReadyShape } from '@coppice/contract';
 import type { ImageAccess, VmShape } from '../../lib/protocol/runner-protocol.ts';
+import { traceStages } from '../../lib/tracing/tracing.ts';
 import type { Accelerators } from '../accelerator/accelerators.ts';
 import { templateKey, type CacheLease } from '../cache/cache-leases.ts';
 import { largestDiskMiB, templateDiskMiB } from '../disk/disk-sizes.ts';
 import type { ImageStore } from '../image/store/image-store.ts';
-import type { PrepareOptions, StoredImage } from '../image/store/image-store.types.ts';
+import type { PrepareOptions, PrepareStep, StoredImage } from '../image/store/image-store.types.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
 import { EMULATED_CPU } from '../vm/cpu.ts';
 import type { TemplateShape } from '../vm/shape.ts';
@@ -39,7 +40,14 @@ export class TemplatePlan {
   /** Prepares an image. The lease holds it from before the lookup. */
   prepareImage(wanted: WantedImage, options: PrepareOptions & { lease: CacheLease }): Promise<StoredImage> {
     const { image, organization, access = {} } = wanted;
-    return this.#parts.images.prepare(parseImageReference(image), { ...options, access, organization });
+    const steps = traceStages('image.prepare');
+    const onStep = (step: PrepareStep): void => {
+      steps?.enter(step);
+      options.onStep?.(step);
+    };
+    return this.#parts.images
+      .prepare(parseImageReference(image), { ...options, onStep, access, organization })
+      .finally(() => steps?.end());
   }
 
   /** Returns the blueprint of a sandbox. The lease holds the template from before the lookup. */

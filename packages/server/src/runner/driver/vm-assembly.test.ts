@@ -75,11 +75,11 @@ class Assembly implements Disposable {
       },
       counters: TEMPLATE_COUNTERS,
     } as unknown as Blueprint;
-    return this.#assembler.assemble(this.driver, blueprint, { timer: new StepTimer() });
+    return this.#assembler.assemble(this.driver, blueprint, { timer: new StepTimer('test') });
   }
 
   wake(assembled: AssembledVm): Promise<void> {
-    return this.#assembler.wake(assembled, { timer: new StepTimer() });
+    return this.#assembler.wake(assembled, { timer: new StepTimer('test') });
   }
 
   get record() {

@@ -83,7 +83,7 @@ class World {
       driver,
       blueprint: {} as Blueprint,
       asked: ASKED,
-      timer: new StepTimer(),
+      timer: new StepTimer('test'),
     };
     return replaceVm(parts, replacement);
   }

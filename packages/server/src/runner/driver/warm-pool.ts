@@ -12,6 +12,7 @@
  * A warm VM is bound to its template; the pool holds at most `limit` of them in total.
  */
 import type { Logger } from 'pino';
+import { runUntraced } from '../../lib/tracing/tracing.ts';
 import type { AssembledVm, TemplateBlueprint } from './vm-assembly.ts';
 
 const EXPIRY_MS = 300_000;
@@ -158,7 +159,8 @@ export class WarmPool {
       this.#refillAgain = true;
       return;
     }
-    this.#refilling = this.#refillAll().finally(() => {
+    // For later creates, not for the request that made room for it.
+    this.#refilling = runUntraced(() => this.#refillAll()).finally(() => {
       this.#refilling = undefined;
       if (!this.#refillAgain) return;
       this.#refillAgain = false;

@@ -194,6 +194,28 @@ test('an agent that breaks off before its answer is reported unreachable', async
   }
 });
 
+test('nothing is asked of the agent for a caller who has left', async () => {
+  await using undo = new AsyncDisposableStack();
+  const asked = Promise.withResolvers<number>();
+  const client = await listen((stream) => {
+    stream.once('close', () => {
+      let requests = 0;
+      const session = {
+        request: (): never => {
+          requests += 1;
+          throw new Error('asked');
+        },
+      };
+      const tunnel = tunnelToAgent(stream, session, { method: 'GET', path: '/files', headers: {} });
+      tunnel.catch(() => undefined).finally(() => asked.resolve(requests));
+    });
+  }, undo);
+  const stream = client.request({ ':path': '/' });
+  stream.on('error', () => undefined);
+  stream.close(http2.constants.NGHTTP2_CANCEL);
+  assert.equal(await asked.promise, 0);
+});
+
 test('only statuses of the protocol and codes that an agent may use are passed on', async () => {
   const answers: [status: number, body: string, expected: [status: number, code: string]][] = [
     [204, '', [502, 'guest_unreachable']],

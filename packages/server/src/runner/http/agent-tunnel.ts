@@ -31,6 +31,8 @@ export async function tunnelToAgent(
   session: Pick<AgentSession, 'request'>,
   request: TunnelRequest,
 ): Promise<void> {
+  // Its end, which would end the request to the agent, came while the session was opened.
+  if (stream.destroyed) return;
   const upstream = session.request({ ':method': request.method, ':path': request.path, ...request.headers });
   linkResets(stream, upstream);
   stream.pipe(upstream);

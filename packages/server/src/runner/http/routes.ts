@@ -147,14 +147,15 @@ const ROUTES: readonly Route[] = [
 export function findRoute(
   method: string,
   path: string,
-): { handle: Handler; parameters: Pick<Exchange, 'id' | 'agentRoute' | 'parameters'> } {
+): { handle: Handler; pattern: string; parameters: Pick<Exchange, 'id' | 'agentRoute' | 'parameters'> } {
   const parts = path.split('/');
   for (const [methods, pattern, handle] of ROUTES) {
     const parameters = methods.includes(method) ? matchPath(pattern.split('/'), parts) : undefined;
     if (parameters === undefined) continue;
     const { vm, capture, route = '' } = parameters;
     if (vm !== undefined && !VM_ID.test(vm)) throw new AppError('invalid_request', 'the VM id is malformed');
-    return { handle, parameters: { id: vm ?? capture ?? '', agentRoute: route, parameters } };
+    const named = { id: vm ?? capture ?? '', agentRoute: route, parameters };
+    return { handle, pattern, parameters: named };
   }
   throw new AppError('not_found', `no route ${method} ${path}`);
 }

@@ -8,6 +8,8 @@ import { z, ZodError } from 'zod';
 import { explainFullDisk } from '../host/full-disk.ts';
 import { TRUSTED_PEER } from '../../lib/process/trusted-peer.ts';
 import { respondError } from './exchange.ts';
+import { findSpan } from '../../lib/tracing/tracing.ts';
+import { nameRequest, traceAnswer } from './trace-request.ts';
 import { findRoute, type RouteParts } from './routes.ts';
 import { WillingSocket } from './willing-socket.ts';
 
@@ -65,9 +67,21 @@ export class RunnerServer {
   #onStream(stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders): void {
     stream.on('error', (error) => this.#parts.log.debug({ err: error }, 'stream of control failed'));
     const path = headers[':path'] ?? '/';
-    this.#serve(stream, headers, path).catch((error: unknown) =>
-      respondError(stream, this.#toAppError(error, path)),
-    );
+    void traceAnswer(stream, headers, () => this.#answer(stream, headers, path));
+  }
+
+  async #answer(
+    stream: http2.ServerHttp2Stream,
+    headers: http2.IncomingHttpHeaders,
+    path: string,
+  ): Promise<void> {
+    try {
+      await this.#serve(stream, headers, path);
+    } catch (error) {
+      const told = this.#toAppError(error, path);
+      findSpan()?.fail(told);
+      respondError(stream, told);
+    }
   }
 
   async #serve(
@@ -79,7 +93,9 @@ export class RunnerServer {
       throw new AppError('invalid_request', 'the path cannot be parsed');
     const url = new URL(path, 'http://runner');
     const method = headers[':method'] ?? 'GET';
-    const { handle, parameters } = findRoute(method, url.pathname);
+    const { handle, pattern, parameters } = findRoute(method, url.pathname);
+    const { agentRoute } = parameters;
+    nameRequest(method, { pattern, vm: parameters.parameters['vm'], agentRoute });
     await handle(this.#parts, { stream, headers, method, url, ...parameters });
   }
 

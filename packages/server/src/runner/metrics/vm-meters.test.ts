@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { after, afterEach, before, beforeEach, mock, test } from 'node:test';
 import pino from 'pino';
 import type { ProcessUsage } from '../host/host-process.ts';
@@ -78,6 +79,13 @@ function startVm(unit: string): StandInVm {
   return vm;
 }
 
+async function waitUntil(condition: () => boolean): Promise<void> {
+  for (let turn = 0; !condition(); turn += 1) {
+    assert.ok(turn < 100, 'waited for 100 turns of the event loop');
+    await nextTurn();
+  }
+}
+
 async function sampleAfter(seconds: number): Promise<void> {
   clockMs += seconds * 1000;
   await meters.sample();
@@ -149,6 +157,19 @@ test('a VMM that does not answer costs only the numbers that it would give', asy
   const { now, series } = await meters.read(ID, QUERY);
   assert.deepEqual([now?.read_bytes, now?.cpu_ms], [10, 1000]);
   assert.deepEqual([series[0]?.read_bytes, series[0]?.cpu_utilization], [0, 0.05]);
+});
+
+test('a VMM that does not answer for long holds up no other VM', async () => {
+  const stuck = startVm('u1');
+  const answer = Promise.withResolvers<BlockTraffic>();
+  stuck.readBlockTraffic = () => answer.promise;
+  const round = sampleAfter(10);
+  const other = new StandInVm('u2');
+  vms.set(`run${'2'.repeat(20)}`, other);
+  void sampleAfter(10);
+  await waitUntil(() => other.asked === 1);
+  answer.resolve({ readBytes: 0, writtenBytes: 0 });
+  await round;
 });
 
 test('a new VM is sampled between the regular samples, and only once', async () => {

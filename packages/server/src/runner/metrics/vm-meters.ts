@@ -34,7 +34,6 @@ export class VmMeters implements Disposable {
   readonly #options: VmMetersOptions;
   readonly #meters = new Map<string, VmMeter>();
   readonly #timer: NodeJS.Timeout;
-  #isSampling = false;
   #checks = 0;
 
   constructor(options: VmMetersOptions) {
@@ -59,10 +58,8 @@ export class VmMeters implements Disposable {
     return this.sample({ onlyNew: (this.#checks * CHECK_MS) % (METRICS_SAMPLE_S * 1000) !== 0 });
   }
 
-  /** Samples all VMs, or those without a sample. Does nothing while it is not done with the last samples. Never rejects. */
+  /** Samples all VMs, or those without a sample. A VM that has not answered the last time is left out. Never rejects. */
   async sample({ onlyNew = false } = {}): Promise<void> {
-    if (this.#isSampling) return;
-    this.#isSampling = true;
     try {
       const vms = this.#options.listVms();
       if (!onlyNew) this.#drop(vms);
@@ -71,8 +68,6 @@ export class VmMeters implements Disposable {
       await this.#sampleAll([...vms].filter(isDue));
     } catch (error) {
       this.#options.log.warn({ err: error }, 'VMs were not measured');
-    } finally {
-      this.#isSampling = false;
     }
   }
 

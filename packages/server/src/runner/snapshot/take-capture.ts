@@ -19,6 +19,7 @@ import { MemoryWriter } from './memory-writer.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
 import { StepTimer } from '../vm/step-timer.ts';
 import { enterStep } from '../vm/steps.ts';
+import { traced } from '../../lib/tracing/tracing.ts';
 import { freezeFile, VmDirectory } from '../disk/vm-directory.ts';
 import { DEVICES_NAME } from '../vm/vm-files.ts';
 import type { Attachment } from '../workspace/attachment.ts';
@@ -67,7 +68,9 @@ export interface TakenCapture {
 export async function takeCapture(job: CaptureJob): Promise<TakenCapture> {
   const { driver, hold } = job;
   try {
-    return await driver.capture(() => (hold === undefined ? takeAndGoOn(job) : takeAndHold(job, hold)));
+    return await traced('vm.capture', () =>
+      driver.capture(() => (hold === undefined ? takeAndGoOn(job) : takeAndHold(job, hold))),
+    );
   } catch (error) {
     if (error instanceof AppError || !(await driver.hasGone())) throw error;
     const message = 'the virtual machine ended while it was being saved';
@@ -90,7 +93,7 @@ async function takeAndGoOn(job: CaptureJob): Promise<TakenCapture> {
   });
   using undoMoment = new DisposableStack();
   const frozen = [...chain.numbers];
-  const timer = new StepTimer();
+  const timer = new StepTimer('vm.capture');
   await standStill(job, timer, async () => {
     await copyState(job, writer, timer);
     await enterStep('capture.disk');
@@ -128,7 +131,7 @@ async function takeAndHold(
   const writer = undo.use(await startWriter(job));
   const sealing = undo.use(await workspace?.beginSeal());
   await chain.settle();
-  const timer = new StepTimer();
+  const timer = new StepTimer('vm.capture');
   undo.defer(() => goOn(driver));
   await freeze(driver);
   timer.end('freeze');

@@ -9,6 +9,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { syncLater } from '../../lib/files/durable-file.ts';
+import { bindToSpan, traced } from '../../lib/tracing/tracing.ts';
 import { templateKey, type CacheLeases } from '../cache/cache-leases.ts';
 import type { StoredImage } from '../image/store/image-store.types.ts';
 import { GUEST_MAC, MACHINE_VERSION, type TemplateShape } from '../vm/shape.ts';
@@ -145,8 +146,10 @@ export class TemplateStore {
     if (made !== undefined) return made.lastUse.mark();
     const memories = this.catalogue.has(this.#bootedKeyOf(shape)) ? 1 : 2;
     const diskMiB = memories * shape.memMiB + BOOT_DISK_MIB;
-    const build = (signal: AbortSignal): Promise<void> =>
-      this.#options.inTurn({ diskMiB, signal }, () => this.#make({ key, image, shape, signal }));
+    // The queue may call it when the build of another request ends.
+    const build = bindToSpan((signal: AbortSignal) =>
+      this.#options.inTurn({ diskMiB, signal }, () => this.#make({ key, image, shape, signal })),
+    );
     await this.#queue.run({ key, organization, signal: needed, build });
   }
 
@@ -175,10 +178,12 @@ export class TemplateStore {
     const shape = { ...job.shape, diskMiB: NO_DISK };
     const bootJob = { key: bootedKey, image: undefined, shape, signal: job.signal };
     if (!this.catalogue.has(bootedKey))
-      await this.#store(bootJob, (directory) => this.#builder.boot({ ...bootJob, directory }));
+      await traced('template.boot', () =>
+        this.#store(bootJob, (directory) => this.#builder.boot({ ...bootJob, directory })),
+      );
     const booted = this.filesOf(bootedKey);
-    const { isInTime } = await this.#store(job, (directory) =>
-      this.#builder.build({ ...job, directory, booted }),
+    const { isInTime } = await traced('template.build', () =>
+      this.#store(job, (directory) => this.#builder.build({ ...job, directory, booted })),
     );
     // Good enough for the waiting callers, but not for others.
     if (!isInTime) await this.catalogue.evict(bootedKey);

@@ -11,6 +11,7 @@ import type { Database } from '../../db/database.ts';
 import type { LiveDrivers } from '../../sandbox/live/live-drivers.ts';
 import type { SandboxDriver } from '../../sandbox/live/sandbox-driver.ts';
 import { type Balance, type Credit } from './credit.ts';
+import { insertEvent } from '../../events/insert-event.ts';
 import { setExhausted } from './credit-store.ts';
 
 /** Limit of hibernations at a time: each writes a guest's memory to disk. */
@@ -22,6 +23,8 @@ export interface CreditKeeperParts {
   drivers: LiveDrivers;
   intervalMs: number;
   graceMs: number;
+  /** Called when an event is committed. */
+  onEvent: () => void;
   log: Logger;
 }
 
@@ -73,7 +76,13 @@ export class CreditKeeper implements AsyncDisposable {
     const { organizationId, exhaustedAt } = account;
     const isExhausted = leftUnits <= 0n;
     if (isExhausted !== (exhaustedAt !== null)) {
-      await setExhausted(db, organizationId, isExhausted ? now.wallMs : null);
+      await db.transaction().execute(async (transaction) => {
+        await setExhausted(transaction, organizationId, isExhausted ? now.wallMs : null);
+        const type = isExhausted ? 'credit.exhausted' : 'credit.restored';
+        const of = { organizationId, teamId: null, at: now.wallMs };
+        await insertEvent(transaction, { type, data: {}, ...of });
+      });
+      this.#parts.onEvent();
       log.info({ organization_id: organizationId, exhausted: isExhausted }, 'credit has changed');
     }
     return isExhausted && now.wallMs - (exhaustedAt ?? now.wallMs) >= graceMs;

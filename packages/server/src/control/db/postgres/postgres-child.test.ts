@@ -66,7 +66,7 @@ test('a data directory of another major version is refused with the remedy', asy
   await writeFile(join(options.dataDir, 'postgres/PG_VERSION'), '9\n');
   await assert.rejects(startPostgresChild(options), {
     name: 'PostgresMajorError',
-    message: /made by PostgreSQL 9, but .*\/postgresql\/9\/bin.*coppice backup/u,
+    message: /made by PostgreSQL 9, but .*\/postgresql\/9\/bin.*coppice admin backup/u,
   });
 });
 

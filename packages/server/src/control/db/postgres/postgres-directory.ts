@@ -25,7 +25,7 @@ export class PostgresMajorError extends Error {
     super(
       `${directory} was made by PostgreSQL ${made}, but ${bin} is ${found}: set COPPICE_POSTGRES_BIN to the programs ` +
         `of PostgreSQL ${made} (such as /usr/lib/postgresql/${made}/bin; "npm run doctor" looks for them) and run ` +
-        `"npm run setup" to continue with it; "coppice backup" with ${made} and "coppice restore" with ${found} move ` +
+        `"npm run setup" to continue with it; "coppice admin backup" with ${made} and "coppice admin restore" with ${found} move ` +
         'the data (docs/guides/backup.md)',
     );
     this.name = 'PostgresMajorError';

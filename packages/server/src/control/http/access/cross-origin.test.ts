@@ -105,7 +105,7 @@ test('a preflight is answered without a key, on every path below /v1', async () 
 });
 
 const EXPOSED =
-  'accept-ranges, content-disposition, content-length, content-range, idempotency-replayed, link, location, ratelimit, ' +
+  'accept-ranges, content-disposition, content-length, content-range, idempotency-replayed, link, location, mcp-session-id, ratelimit, ' +
   'ratelimit-policy, retry-after, www-authenticate, x-request-id';
 
 test('pages may read every answer below /v1, errors and streams included, and no answer allows cookies', async () => {

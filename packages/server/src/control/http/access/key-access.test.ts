@@ -29,8 +29,22 @@ const OPENS_GUEST: ReadonlySet<string> = new Set([
   'proxyGet',
   'proxyHead',
 ]);
-/** Operations that change something all teams use. */
-const OF_ORGANIZATION: ReadonlySet<string> = new Set(['putRegistry', 'deleteRegistry']);
+/** Operations that change something all teams use, or show something of all. */
+const OF_ORGANIZATION: ReadonlySet<string> = new Set([
+  'putRegistry',
+  'deleteRegistry',
+  'createWebhook',
+  'listWebhooks',
+  'getWebhook',
+  'patchWebhook',
+  'deleteWebhook',
+  'rotateWebhook',
+  'testWebhook',
+  'listDeliveries',
+  'retryDelivery',
+  'putSecret',
+  'deleteSecret',
+]);
 /** Operations that would remove what the others need. */
 const ENDS: ReadonlySet<string> = new Set([
   'destroySandbox',
@@ -47,7 +61,9 @@ const ids: Record<string, string> = {
   port: '80',
   registry: 'registry.one.test',
   previewId: 'prev0',
+  delivery: 'msg0',
   disk: 'data',
+  name: 'of-all-teams',
   diskSnapshot: 'clean',
 };
 
@@ -59,8 +75,11 @@ before(async () => {
   keys.teamOnly = await makeKey({ team_only: true });
   const { body: run } = await call('POST', '/v1/runs', keys.full, { image: 'node:22-slim' });
   const { body: snapshot } = await call('POST', `/v1/runs/${run.id}/snapshot`, keys.full, {});
+  await call('PUT', `/v1/secrets/${ids['name']}`, keys.full, { value: 'v' });
   await call('POST', '/v1/disks', keys.full, { name: ids['disk'], size_gb: 1 });
   await call('POST', `/v1/disks/${ids['disk']}/snapshots`, keys.full, { name: ids['diskSnapshot'] });
+  const webhook = await call('POST', '/v1/webhooks', keys.full, { url: 'https://one.test/' });
+  ids['webhook'] = webhook.body.id;
   const command = await call('POST', `/v1/runs/${run.id}/commands`, keys.full, { command: 'sleep 1' });
   ids['command'] = command.body.id;
   const upload = `/v1/runs/${run.id}/files/upload?path=/etc/hostname`;
@@ -103,6 +122,7 @@ async function readEverything(): Promise<unknown> {
     lists: await Promise.all(
       lists.map(async (path) => ((await read(path)) as { id?: string }[]).map(({ id }) => id)),
     ),
+    secrets: await read('/v1/secrets'),
     previews: await read(`/v1/runs/${ids['run']}/previews`),
     // Not what the runner measures meanwhile.
     disks: (await read('/v1/disks')).map(({ name, status, size_gb }: DiskRecord) => ({

@@ -2,10 +2,11 @@
  * Checks in one place that a key allows a request. Every route below `/v1` declares the access that it needs in
  * `access`. A route without a declaration keeps the service from starting, and its requests are refused:
  *
- *     access          the route                                     key: read   full   team_only
- *     read            returns what is stored, changes nothing            yes    yes    of its team
- *     full            changes something, or runs in a guest              403    yes    of its team
- *     organization    changes what all teams use                         403    yes    403
+ *     access             the route                                  key: read   full   team_only
+ *     read               returns what is stored, changes nothing         yes    yes    of its team
+ *     read_organization  returns what shows things of all teams          yes    yes    403
+ *     full               changes something, or runs in a guest           403    yes    of its team
+ *     organization       changes what all teams use                      403    yes    403
  *
  * Lookups decide which sandboxes a key sees: every function that finds one takes the request's `reach`.
  */
@@ -13,7 +14,7 @@ import { AppError, ErrorAnswer } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import type { App } from '../app.ts';
 
-export type KeyAccess = 'read' | 'full' | 'organization';
+export type KeyAccess = 'read' | 'read_organization' | 'full' | 'organization';
 
 /** Makes adding a route without `access` throw. Call before adding the first route. */
 export function requireKeyAccess(v1: App): void {
@@ -29,12 +30,12 @@ export function requireKeyAccess(v1: App): void {
 export function checkKeyAccess({ routeOptions, keyScope, reach }: FastifyRequest): void {
   const { access = 'organization' } = routeOptions.config;
   if (access === 'read') return;
-  if (keyScope !== 'full')
+  if (access !== 'read_organization' && keyScope !== 'full')
     throw new AppError(
       'forbidden',
       'the API key has the scope "read"; use a key with the scope "full" for this',
     );
-  if (access === 'organization' && reach.onlyTeamId !== null)
+  if (access !== 'full' && reach.onlyTeamId !== null)
     throw new AppError(
       'forbidden',
       'the API key is limited to its team (team_only), and all teams share this; use a key without team_only',

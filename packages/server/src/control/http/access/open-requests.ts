@@ -1,17 +1,27 @@
 import { AppError } from '@coppice/contract';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 
+/** Each of them reads every event of its organization from SQL. */
+const MAX_EVENT_STREAMS = 100;
 /**
  * Open transfers by links of an organization. They also count as its requests, which the holder of one link must not
  * use up.
  */
 const MAX_LINKED = 8;
 
+/**
+ * Open calls of MCP tools of an organization. Each keeps its message and copies of it, up to 5 MiB, while its command runs or
+ * its file is sent. The requests that a tool makes count as well.
+ */
+const MAX_TOOL_CALLS = 128;
+
 /** Counts open requests: all of them, for the shutdown, and the expensive ones of each organization, to limit them. */
 export class OpenRequests {
   readonly #requests: Counter;
   readonly #streams: Counter;
+  readonly #eventStreams = new Counter('streams of events', () => MAX_EVENT_STREAMS);
   readonly #linked = new Counter('transfers by links', () => MAX_LINKED);
+  readonly #toolCalls = new Counter('calls of MCP tools', () => MAX_TOOL_CALLS);
   readonly #waiting = new Set<() => void>();
   #all = 0;
   readonly #draining = new AbortController();
@@ -55,9 +65,19 @@ export class OpenRequests {
     return this.#streams.run(organizationId, task);
   }
 
+  /** Like {@link stream}, for streams of events. */
+  eventStream<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
+    return this.#eventStreams.run(organizationId, () => this.stream(organizationId, task));
+  }
+
   /** Runs a transfer by a link, which takes part in {@link limit}. Throws `rate_limited` when too many are open. */
   transferByLink<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
     return this.#linked.run(organizationId, task);
+  }
+
+  /** Runs a call of a tool. Throws `rate_limited` when too many are open. */
+  callTool<T>(organizationId: string, task: () => Promise<T>): Promise<T> {
+    return this.#toolCalls.run(organizationId, task);
   }
 
   /** Begins the shutdown; waits until no request is open, or for `deadlineMs`. Returns whether none is open. */

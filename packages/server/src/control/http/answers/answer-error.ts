@@ -44,17 +44,17 @@ function buildAnswer(error: unknown, request: FastifyRequest, reply: FastifyRepl
 
 function toErrorAnswer(
   error: AppError,
-  { id }: FastifyRequest,
+  request: FastifyRequest,
   headers: OutgoingHttpHeaders = {},
 ): ErrorAnswer {
-  const body = JSON.stringify(buildErrorBody(error, id));
+  const body = JSON.stringify(buildErrorBody(error, request));
   return {
     status: error.status,
     body,
     headers: {
       ...headers,
       // A hook sets it, but may not have run yet.
-      'x-request-id': id,
+      'x-request-id': request.id,
       'content-type': 'application/json; charset=utf-8',
       'content-length': Buffer.byteLength(body),
     },

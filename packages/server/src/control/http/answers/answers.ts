@@ -5,7 +5,23 @@ import { z } from 'zod';
 /** For the description only: raw bytes are piped, neither checked nor serialized. */
 export const CONTENT = z.any().meta({ type: 'string', format: 'binary' });
 
-type ErrorStatus = 400 | 401 | 402 | 403 | 404 | 409 | 413 | 416 | 422 | 429 | 500 | 502 | 503 | 504 | 507;
+type ErrorStatus =
+  | 400
+  | 401
+  | 402
+  | 403
+  | 404
+  | 409
+  | 410
+  | 413
+  | 416
+  | 422
+  | 429
+  | 500
+  | 502
+  | 503
+  | 504
+  | 507;
 
 export type Answers<S extends number, T extends z.ZodType> = Record<S, T> &
   Partial<Record<ErrorStatus, typeof ErrorAnswer>>;

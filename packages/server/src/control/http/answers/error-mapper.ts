@@ -1,6 +1,7 @@
 /** Maps errors to the answer that a caller receives and to the lines of the log. */
 import { AppError, type ErrorBody } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
+import { runInSpan } from '../../../lib/tracing/tracing.ts';
 import { isDatabaseAway } from '../../db/database-error.ts';
 
 /** Seconds after which a retry makes sense, unless the error gives `details.retryAfterS`. */
@@ -51,9 +52,13 @@ function isClientFault(error: unknown): boolean {
   return typeof status === 'number' && status >= 400 && status < 500;
 }
 
-export function buildErrorBody(error: AppError, requestId: string): ErrorBody {
+export function buildErrorBody(
+  error: AppError,
+  { id, span }: Pick<FastifyRequest, 'id'> & Partial<Pick<FastifyRequest, 'span'>>,
+): ErrorBody {
   const message = error.code === 'internal' ? INTERNAL_TEXT : error.message;
-  return { error: { code: error.code, message, request_id: requestId } };
+  const trace = span == null ? {} : { trace_id: span.context.traceId };
+  return { error: { code: error.code, message, request_id: id, ...trace } };
 }
 
 /** Seconds after which the same request may be retried; undefined when a retry does not help. */
@@ -68,7 +73,8 @@ export function retryAfterS({ code, details }: AppError): number | undefined {
  */
 export function logError(error: AppError, request: FastifyRequest): void {
   try {
-    writeLog(error, request);
+    request.span?.fail(error);
+    runInSpan(request.span ?? undefined, () => writeLog(error, request));
     request.server.countError(error.code);
   } catch {
     process.emitWarning(`a failed request could not be logged, request id ${request.id}`);

@@ -38,3 +38,26 @@ test('a reader that does not keep up misses only the events that the next one re
     await app.close();
   }
 });
+
+test('a client that left before the stream begins counts as gone', async () => {
+  const app = Fastify();
+  const wasGone = Promise.withResolvers<boolean>();
+  const arrived = Promise.withResolvers<void>();
+  app.get('/', async (_request, reply) => {
+    const closed = once(reply.raw, 'close');
+    arrived.resolve();
+    await closed;
+    wasGone.resolve(new EventStream(reply).left.aborted);
+    return reply;
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  try {
+    const socket = connect((app.server.address() as AddressInfo).port, '127.0.0.1');
+    socket.write('GET / HTTP/1.0\r\n\r\n');
+    await arrived.promise;
+    socket.destroy();
+    assert.equal(await wasGone.promise, true);
+  } finally {
+    await app.close();
+  }
+});

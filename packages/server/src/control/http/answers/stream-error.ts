@@ -11,7 +11,7 @@ export function buildErrorFrame(
 ): Extract<ExecFrame, { type: 'error' }> {
   const mapped = explain(error, request, openRequests);
   logError(mapped, request);
-  const body = buildErrorBody(mapped, request.id);
+  const body = buildErrorBody(mapped, request);
   return { type: 'error', data: body.error.message, ...body };
 }
 

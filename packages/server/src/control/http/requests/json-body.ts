@@ -2,6 +2,7 @@
 import { AppError } from '@coppice/contract';
 import { JSON_BODY_BYTES, NOT_JSON } from '../answers/error-mapper.ts';
 import type { App } from '../app.ts';
+import { measureJson, type JsonMeasure } from './measure-json.ts';
 import type { HttpParts } from '../parts.ts';
 
 const NULL_BODY = new AppError('invalid_request', 'body: must be an object, not null; or send no body');
@@ -12,6 +13,9 @@ export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): vo
   const options = { parseAs: 'string', bodyLimit: JSON_BODY_BYTES } as const;
   app.addContentTypeParser<string>('application/json', options, (request, text, done) => {
     if (text === '') return done(null, undefined);
+    const { maxJson } = request.routeOptions.config;
+    const excess = maxJson && findExcess(measureJson(text), maxJson);
+    if (excess !== undefined) return done(new AppError('payload_too_large', excess));
     // Fastify's parser also refuses "__proto__", which could trick later code.
     void parse(request, text, (error, value) => {
       if (error) done(explainBrokenJson(text));
@@ -36,6 +40,11 @@ export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): vo
     payload.once('end', stop).once('close', stop);
     return payload;
   });
+}
+
+function findExcess({ values, depth }: JsonMeasure, max: JsonMeasure): string | undefined {
+  if (values > max.values) return `body: has over ${max.values} values; send fewer fields and elements`;
+  return depth > max.depth ? `body: is nested over ${max.depth} levels deep; send it with fewer` : undefined;
 }
 
 function explainBrokenJson(text: string): AppError {

@@ -24,5 +24,12 @@ export const DiskParams = z.strictObject({ disk: z.string().max(200) });
 
 export const DiskSnapshotParams = DiskParams.extend({ diskSnapshot: z.string().max(200) });
 
+export const WebhookParams = z.strictObject({ webhook: z.string().max(200) });
+
+export const DeliveryParams = WebhookParams.extend({ delivery: z.string().max(200) });
+
+/** Accepts any text: an error in words explains which names are possible. */
+export const SecretParams = z.strictObject({ name: z.string().max(200) });
+
 /** Accepts any text: an error in words explains which text names a registry, instead of a pattern. */
 export const RegistryParams = z.strictObject({ registry: z.string().max(1024) });

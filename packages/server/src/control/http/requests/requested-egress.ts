@@ -8,25 +8,28 @@ import {
 } from '@coppice/contract';
 import { isDefaultEgress } from '../../egress/vm-egress.ts';
 import { isRestricted, type EgressRules } from '../../egress/egress-rules.ts';
+import type { SecretValues } from '../../egress/named-secrets/secret-values.ts';
 import type { Grant } from '../../egress/grant.ts';
 import type { RunnerClient } from '../../placement/runner-client.ts';
 import type { RequestedEgress } from '../../sandbox/sandboxes.ts';
 
 export interface EgressRequestParts {
   rules: EgressRules;
+  secretValues: Pick<SecretValues, 'find'>;
   runner: Pick<RunnerClient, 'status'>;
 }
 
 export async function readRequestedEgress(
+  organizationId: string,
   request: CreateSandboxRequest | RestoreSandboxRequest,
-  { rules, runner }: EgressRequestParts,
+  { rules, runner, secretValues }: EgressRequestParts,
 ): Promise<RequestedEgress> {
   // One status request serves both.
   let asked: ReturnType<RunnerClient['status']> | undefined;
-  const parts = { rules, runner: { status: () => (asked ??= runner.status()) } };
+  const parts = { rules, secretValues, runner: { status: () => (asked ??= runner.status()) } };
   const saysNetwork = request.network !== undefined || request.network_profile !== undefined;
   const network = saysNetwork ? (await readPolicy(request, parts)).network : undefined;
-  return { network, grants: await readGrants(request, parts) };
+  return { network, grants: await readGrants(organizationId, request, parts) };
 }
 
 export interface RequestedPolicy {
@@ -38,7 +41,7 @@ export interface RequestedPolicy {
 /** Returns the requested policy, which is unrestricted by default. Throws `invalid_request`. */
 export async function readPolicy(
   request: NetworkRequest,
-  { rules, runner }: EgressRequestParts,
+  { rules, runner }: Pick<EgressRequestParts, 'rules' | 'runner'>,
 ): Promise<RequestedPolicy> {
   const built = rules.choosePolicy(request);
   if (isRestricted(built)) {
@@ -50,14 +53,16 @@ export async function readPolicy(
   return { network: isDefault ? null : policy, warnings };
 }
 
+/** Reads credentials, and finds the secrets of the organization that they name. Throws `invalid_request`. */
 export async function readGrants(
+  organizationId: string,
   request: Pick<CreateSandboxRequest, 'credentials' | 'credentials_v2'>,
-  { rules, runner }: EgressRequestParts,
+  { rules, runner, secretValues }: EgressRequestParts,
 ): Promise<Grant[]> {
   const grants = rules.readGrants(request);
   const field = Object.keys(request.credentials ?? {}).length > 0 ? 'credentials' : 'credentials_v2';
   if (grants.length > 0) await refuseWithoutNetwork(field, 'no credentials can be granted', runner);
-  return grants;
+  return secretValues.find(organizationId, grants);
 }
 
 async function refuseWithoutNetwork(

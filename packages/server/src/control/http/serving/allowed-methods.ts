@@ -35,8 +35,9 @@ export class AllowedMethods {
 
 /** Returns a pattern for the paths that Fastify routes to a URL such as `/v1/runs/:id`. */
 function toPattern(url: string): RegExp {
-  const segments = url
-    .split('/')
-    .map((segment) => (segment.startsWith(':') ? '[^/]+' : segment.replaceAll('.', String.raw`\.`)));
+  const segments = url.split('/').map((segment) => {
+    if (segment === '*') return '.*';
+    return segment.startsWith(':') ? '[^/]+' : segment.replaceAll('.', String.raw`\.`);
+  });
   return new RegExp(`^${segments.join('/')}$`, 'u');
 }

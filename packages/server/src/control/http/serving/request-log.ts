@@ -44,5 +44,6 @@ function buildTarget(request: FastifyRequest): Record<string, unknown> {
     client_address: request.clientAddress,
     ...(request.organizationId === '' ? {} : { organization_id: request.organizationId }),
     ...(typeof id === 'string' ? { sandbox_id: id.slice(0, 64) } : {}),
+    ...request.span?.logFields,
   };
 }

@@ -12,6 +12,7 @@ import { ByOrganization } from '../record/by-organization.ts';
 import { nameTaken, type SandboxStore } from '../record/sandbox-store.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
 import { invariant } from '../../../lib/invariant.ts';
+import { traced } from '../../../lib/tracing/tracing.ts';
 
 export interface LiveDriversParts extends Omit<DriverParts, 'onFinal' | 'admitResume'> {
   /** New sandboxes use the newest secret of their team. */
@@ -71,7 +72,11 @@ export class LiveDrivers implements Disposable {
    * Inserts all rows or none, and takes their disks. They belong to one team. Returns the drivers in the order of the
    * rows. Throws `capacity` beyond the quota.
    */
-  async insertAll(rows: readonly NewSandboxRow[], takeDisks?: TakeDisks): Promise<SandboxDriver[]> {
+  insertAll(rows: readonly NewSandboxRow[], takeDisks?: TakeDisks): Promise<SandboxDriver[]> {
+    return traced('sandbox.insert', () => this.#insertAll(rows, takeDisks));
+  }
+
+  async #insertAll(rows: readonly NewSandboxRow[], takeDisks?: TakeDisks): Promise<SandboxDriver[]> {
     const [first] = rows;
     if (first === undefined) return [];
     const { id: audit_key_id } = await this.#parts.teamSecrets.ensure(first.team_id);

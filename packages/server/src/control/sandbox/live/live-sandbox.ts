@@ -21,6 +21,7 @@ import {
 import type { Logger } from 'pino';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { VmEnd } from '../../../lib/protocol/runner-protocol.ts';
+import { traced, traceStages } from '../../../lib/tracing/tracing.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
@@ -132,7 +133,11 @@ export class LiveSandbox {
    * Commits a change and, if there are `notes`, their audit entries: all or none. Call only while holding the commit
    * lock.
    */
-  async commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
+  commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
+    return traced('sandbox.commit', () => this.#commit(change, notes));
+  }
+
+  async #commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
     const { store, audit } = this.#parts;
     const row = this.#row;
     this.#isInDoubt = true;
@@ -172,7 +177,10 @@ export class LiveSandbox {
    */
   async operate<T>(request: SandboxRequest, work: () => Promise<T>): Promise<T> {
     if (!this.operations.admits(request)) throw this.refusal(request);
+    const queued = traceStages('sandbox');
+    queued?.enter('queue');
     return this.operations.run(async () => {
+      queued?.end();
       await this.settle();
       if (request !== 'destroy') await this.#parts.settleRollback();
       return this.carryOut(request, work);

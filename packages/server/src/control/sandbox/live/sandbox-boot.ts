@@ -76,7 +76,8 @@ export class SandboxBoot {
   /** Stores the secrets that the sandbox may use. Resolves with the part that the runner must know. */
   async #grant(grants: readonly Grant[]): Promise<VmEgress | undefined> {
     await this.#parts.grants.add(this.#live.row, grants);
-    return this.#parts.grants.revealStart(this.#live.row);
+    const { row } = this.#live;
+    return this.#parts.grants.buildStart(row, await this.#parts.grants.open(row));
   }
 
   async #run(kind: StartKind, start: () => Promise<VmInfo>): Promise<SandboxRecord> {

@@ -17,6 +17,7 @@ import {
   type StatusReason,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
+import { traced } from '../../../lib/tracing/tracing.ts';
 import type { VmEnd } from '../../../lib/protocol/runner-protocol.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
 import type { ControlLimits } from '../../control-config.ts';
@@ -102,9 +103,17 @@ export class SandboxDriver {
     const vm = this.#vm;
     const onDoubt = (): void => parts.egressKeeper.mark(row.id);
     this.egress = new SandboxEgress(this.live, this.#vm, { audit, grants, onDoubt });
+    const { egress } = this;
     this.boot = new SandboxBoot(this.live, { vm, grants, audit, disks, noteStart });
-    this.hibernation = new SandboxHibernation(this.live, { vm, grants, admitResume, disks, noteStart });
-    this.copies = new SandboxCopies(this.live, { vm, egress: this.egress });
+    this.hibernation = new SandboxHibernation(this.live, {
+      vm,
+      egress,
+      grants,
+      admitResume,
+      disks,
+      noteStart,
+    });
+    this.copies = new SandboxCopies(this.live, { vm, egress });
     const onDone = (): void => parts.onRolledBack(this.row);
     this.rollback = new SandboxRollback(this.live, { vm, audit, disks, onDone, log: this.#log });
   }
@@ -160,11 +169,13 @@ export class SandboxDriver {
   }
 
   /** Also waits a while until what the sandbox wrote to its disk is stored. */
-  async destroy(reason: StatusReason = 'requested'): Promise<DestroyResult> {
-    await this.live.operate('destroy', () => this.#destroyNow(reason));
-    const { id } = this.row;
-    await this.#disks.waitUntilDetached(id);
-    return buildDestroyResult(this.row, this.#disks.findDetaching(id));
+  destroy(reason: StatusReason = 'requested'): Promise<DestroyResult> {
+    return traced('sandbox.destroy', async () => {
+      await this.live.operate('destroy', () => this.#destroyNow(reason));
+      const { id } = this.row;
+      await this.#disks.waitUntilDetached(id);
+      return buildDestroyResult(this.row, this.#disks.findDetaching(id));
+    });
   }
 
   /** Handles the runner's report that the VM has ended. */

@@ -12,8 +12,8 @@
 import { AppError, UNRESTRICTED_POLICY, type NetworkPolicy } from '@coppice/contract';
 import type { EgressCounters, VmEgress } from '../../../lib/protocol/egress-protocol.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
-import { buildCredentialsNote, buildPolicyNote } from '../../egress/egress-audit.ts';
-import type { Grant } from '../../egress/grant.ts';
+import { buildCredentialsNote, buildPolicyNote, buildRotatedNote } from '../../egress/egress-audit.ts';
+import type { Grant, OpenGrant } from '../../egress/grant.ts';
 import type { Grants } from '../../egress/grants.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveMissing } from './missing-vm.ts';
@@ -46,7 +46,11 @@ export class SandboxEgress {
     return this.#live.operate('set_egress', async () => {
       const stored = policy ?? UNRESTRICTED_POLICY;
       await this.#change(
-        () => this.#parts.grants.reveal({ ...this.#live.row, network: policy }),
+        async () => {
+          const { row } = this.#live;
+          const grants = await this.#parts.grants.open(row);
+          return this.#parts.grants.build({ ...row, network: policy }, grants);
+        },
         () => this.#live.commit({ network: policy }, buildPolicyNote(stored)),
       );
     });
@@ -56,12 +60,17 @@ export class SandboxEgress {
   setGrants(grants: readonly Grant[]): Promise<void> {
     return this.#live.operate('set_egress', async () => {
       const { row } = this.#live;
+      const opened = await this.#parts.grants.open(row, grants);
       await this.#change(
-        () => this.#parts.grants.reveal(row, grants),
-        () =>
-          this.#parts.audit.commit(row.id, buildCredentialsNote(grants), (transaction) =>
-            this.#parts.grants.replace(transaction, row, grants),
-          ),
+        () => this.#parts.grants.build(row, opened),
+        async () => {
+          const isCurrent = await this.#parts.audit.commit(
+            row.id,
+            buildCredentialsNote(opened),
+            (transaction) => this.#parts.grants.replace(transaction, row, opened),
+          );
+          if (!isCurrent) this.#parts.onDoubt();
+        },
       );
     });
   }
@@ -87,7 +96,11 @@ export class SandboxEgress {
     if (status === 'creating' || rollback_id !== null || this.#live.operations.current !== null) return false;
     return this.#live.operations.run(async () => {
       await this.#live.settle();
-      if (this.#live.row.status === 'running') await this.#vm.setEgress(await this.#build());
+      const { row } = this.#live;
+      if (row.status !== 'running') return true;
+      const grants = await this.#parts.grants.open(row);
+      await this.#vm.setEgress(this.#parts.grants.build(row, grants));
+      await this.#recordVersions(grants);
       return true;
     }, false);
   }
@@ -97,16 +110,51 @@ export class SandboxEgress {
    * queue slot of an operation.
    */
   async tellBeforeCopy(): Promise<void> {
-    const egress = await this.#build();
-    if (egress.grants.length > 0) await this.#vm.setEgress(egress);
+    const { row } = this.#live;
+    const grants = await this.#parts.grants.open(row);
+    if (grants.length === 0) return;
+    await this.#vm.setEgress(this.#parts.grants.build(row, grants));
+    await this.noteSent(grants);
   }
 
-  #build(): Promise<VmEgress> {
-    return this.#parts.grants.reveal(this.#live.row);
+  /**
+   * Records new versions of named secrets that the runner has received with these grants. Never rejects: what fails is
+   * tried again later. Call only in the queue slot of an operation.
+   */
+  async noteSent(grants: readonly OpenGrant[]): Promise<void> {
+    await this.#recordVersions(grants).catch(() => this.#parts.onDoubt());
+  }
+
+  /**
+   * Like {@link noteSent}, for a sandbox that was resumed with these grants. Sends new values of named secrets that were
+   * stored meanwhile: until then, the sandbox did not count as running with an outdated one.
+   */
+  async noteResumed(sent: readonly OpenGrant[]): Promise<void> {
+    await this.noteSent(sent);
+    if (sent.every(({ named }) => named === null)) return;
+    const { row } = this.#live;
+    try {
+      const grants = await this.#parts.grants.open(row);
+      const isOutdated = grants.some(({ named }, index) => named?.version !== sent[index]?.named?.version);
+      if (!isOutdated) return;
+      await this.#vm.setEgress(this.#parts.grants.build(row, grants));
+      await this.#recordVersions(grants);
+    } catch {
+      this.#parts.onDoubt();
+    }
+  }
+
+  async #recordVersions(sent: readonly OpenGrant[]): Promise<void> {
+    const { row } = this.#live;
+    const rotated = await this.#parts.grants.findRotated(row, sent);
+    if (rotated.length === 0) return;
+    await this.#parts.audit.commit(row.id, buildRotatedNote(rotated), (transaction) =>
+      this.#parts.grants.storeVersions(transaction, row, rotated),
+    );
   }
 
   /** Puts a change in force and commits it. Call only in the queue slot of an operation. */
-  async #change(build: () => Promise<VmEgress>, commit: () => Promise<void>): Promise<void> {
+  async #change(build: () => VmEgress | Promise<VmEgress>, commit: () => Promise<void>): Promise<void> {
     if (this.#live.row.status === 'running') await this.#tell(await build());
     await enterRecordStep('record.egress');
     try {

@@ -3,7 +3,9 @@ import { AppError, findTransition, type SandboxRecord } from '@coppice/contract'
 import type { MountedWorkspace, VmWorkspace } from '../../../lib/protocol/disk-protocol.ts';
 import type { VmInfo } from '../../../lib/protocol/runner-protocol.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
+import { runUntraced, traced } from '../../../lib/tracing/tracing.ts';
 import { isUnanswered } from '../../placement/runner-error.ts';
+import type { OpenGrant } from '../../egress/grant.ts';
 import type { Grants } from '../../egress/grants.ts';
 import { buildMounted } from '../record/disk-notes.ts';
 import {
@@ -16,6 +18,7 @@ import { newHibernationId } from '../record/ids.ts';
 import type { SandboxUpdate } from '../record/sandbox-tables.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated } from './missing-vm.ts';
+import type { SandboxEgress } from './sandbox-egress.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
 import { timeStart, type NoteStart } from './start-note.ts';
 import { enterRecordStep } from '../record/steps.ts';
@@ -23,6 +26,7 @@ import { invariant } from '../../../lib/invariant.ts';
 
 export interface HibernationParts {
   vm: SandboxVm;
+  egress: SandboxEgress;
   grants: Grants;
   admitResume: () => Promise<void>;
   disks: SandboxDisks;
@@ -32,15 +36,17 @@ export interface HibernationParts {
 export class SandboxHibernation {
   readonly #live: LiveSandbox;
   readonly #vm: SandboxVm;
+  readonly #egress: SandboxEgress;
   readonly #grants: Grants;
   readonly #admitResume: () => Promise<void>;
   readonly #disks: SandboxDisks;
   readonly #noteStart: NoteStart;
   #waking: Promise<SandboxRecord> | undefined;
 
-  constructor(live: LiveSandbox, { vm, grants, admitResume, disks, noteStart }: HibernationParts) {
+  constructor(live: LiveSandbox, { vm, egress, grants, admitResume, disks, noteStart }: HibernationParts) {
     this.#live = live;
     this.#vm = vm;
+    this.#egress = egress;
     this.#grants = grants;
     this.#admitResume = admitResume;
     this.#disks = disks;
@@ -48,10 +54,12 @@ export class SandboxHibernation {
   }
 
   /** Waits a while until the disk of the sandbox is free for others, which it is at once unless the store fails. */
-  async hibernate(): Promise<SandboxRecord> {
-    await this.#live.operate('hibernate', () => this.hibernateNow());
-    await this.#disks.waitUntilDetached(this.#live.row.id);
-    return this.#live.record;
+  hibernate(): Promise<SandboxRecord> {
+    return traced('sandbox.hibernate', async () => {
+      await this.#live.operate('hibernate', () => this.hibernateNow());
+      await this.#disks.waitUntilDetached(this.#live.row.id);
+      return this.#live.record;
+    });
   }
 
   /** Call only within the operation. After a failure the sandbox still runs, unless the record says otherwise. */
@@ -79,9 +87,11 @@ export class SandboxHibernation {
   }
 
   /** `isFresh`: the disk is mounted anew. Throws `disk_in_use` or `disk_changed` if it cannot be attached again. */
-  async resume({ isFresh = false } = {}): Promise<SandboxRecord> {
-    await this.#live.operate('resume', () => this.#resume(isFresh));
-    return this.#live.record;
+  resume({ isFresh = false } = {}): Promise<SandboxRecord> {
+    return traced('sandbox.resume', async () => {
+      await this.#live.operate('resume', () => this.#resume(isFresh));
+      return this.#live.record;
+    });
   }
 
   /** Resumes the sandbox for a use. Uses that wait share one resume. Throws if it does not run afterwards. */
@@ -104,21 +114,23 @@ export class SandboxHibernation {
     await enterRecordStep('record.resume');
     try {
       const taken = await this.#disks.reattach(this.#live.row, { isFresh });
-      const vm = await timeStart('resume', () => this.#restore(taken?.workspace), this.#noteStart);
+      const grants = await this.#grants.open(this.#live.row);
+      const vm = await timeStart('resume', () => this.#restore(grants, taken?.workspace), this.#noteStart);
       await enterRecordStep('record.resumed');
       await this.#live.inTurn(() =>
         this.#commitResumed({ ...taken?.disk, ...buildMounted(vm.workspace) }, vm.workspace),
       );
+      await this.#egress.noteResumed(grants);
     } catch (error) {
       await this.#disks.giveBack(this.#live.row);
       throw this.#disks.explainResume(this.#live.row, error);
     }
   }
 
-  async #restore(workspace: VmWorkspace | undefined): Promise<VmInfo> {
+  async #restore(grants: readonly OpenGrant[], workspace: VmWorkspace | undefined): Promise<VmInfo> {
     const captureId = this.#live.row.hibernation_id;
     invariant(captureId, 'a hibernated sandbox names its hibernation');
-    const egress = await this.#grants.revealStart(this.#live.row);
+    const egress = this.#grants.buildStart(this.#live.row, grants);
     return this.#vm.restore({ captureId, egress, workspace });
   }
 
@@ -129,7 +141,7 @@ export class SandboxHibernation {
     const captureId = this.#live.row.hibernation_id;
     const { row, now } = this.#live;
     await this.#live.commit({ ...buildResumed(row, now), ...change }, buildResumedNotes(row, mounted));
-    if (captureId !== null) void this.#forget(captureId);
+    if (captureId !== null) void runUntraced(() => this.#forget(captureId));
   }
 
   async #forget(captureId: string): Promise<void> {

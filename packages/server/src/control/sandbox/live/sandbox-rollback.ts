@@ -12,6 +12,7 @@
 import { AppError, type SandboxRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { VmRollback } from '../../../lib/protocol/runner-protocol.ts';
+import { traced } from '../../../lib/tracing/tracing.ts';
 import type { AuditLog } from '../../audit/audit-log.ts';
 import { isUnanswered } from '../../placement/runner-error.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
@@ -56,9 +57,11 @@ export class SandboxRollback {
    * Rolls the sandbox back, once for each `id` (from `newRollbackId()`). Throws `outcome_unknown` if the rollback may
    * have been done; it is finished later.
    */
-  async rollBack(id: string, snapshot: RollbackTarget): Promise<SandboxRecord> {
-    await this.#live.operate('rollback', () => this.#rollBackNow(id, snapshot));
-    return this.#live.record;
+  rollBack(id: string, snapshot: RollbackTarget): Promise<SandboxRecord> {
+    return traced('sandbox.rollback', async () => {
+      await this.#live.operate('rollback', () => this.#rollBackNow(id, snapshot));
+      return this.#live.record;
+    });
   }
 
   /** Whether a rollback is pending and no operation is under way that could finish it. */

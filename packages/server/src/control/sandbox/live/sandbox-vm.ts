@@ -11,6 +11,7 @@ import type {
   VmInfo,
   VmRollback,
 } from '../../../lib/protocol/runner-protocol.ts';
+import { runUntraced } from '../../../lib/tracing/tracing.ts';
 import type { Restore } from '../../placement/runner-captures.ts';
 import type { NewVm, RunnerClient } from '../../placement/runner-client.ts';
 import { insist } from '../../placement/insist.ts';
@@ -102,7 +103,9 @@ export class SandboxVm {
    * Removes the VM in the background. If that fails, the reconciler finds a VM without a live record and removes it.
    */
   removeLater(): void {
-    this.remove().catch((error: unknown) => this.#log.warn({ err: error }, 'a VM is left to the reconciler'));
+    runUntraced(() => this.remove()).catch((error: unknown) =>
+      this.#log.warn({ err: error }, 'a VM is left to the reconciler'),
+    );
   }
 
   /** Returns the hibernation with this id if the runner holds it. */

@@ -3,6 +3,7 @@
  * A sandbox that has ended is added to the sums of its organization and of its team, and loses its secrets. Either all
  * of it is committed or nothing.
  */
+import type { EventType } from '@coppice/contract';
 import { sql, type QueryCreator, type RawBuilder } from 'kysely';
 import type { Database } from '../../db/database.ts';
 import { HAS_RUN } from '../../billing/consumption/has-run.ts';
@@ -23,6 +24,7 @@ export async function updateBilled(
   const changed = db.with('changed', (creator) => buildUpdate(creator, from, change));
   const billed = changed
     .with('segment', (creator) => insertSegment(creator, stretch))
+    .with('reported', (creator) => reportSegment(creator, stretch))
     .with('account', addToSums('billing_accounts', 'organization_id'))
     .with('team', addToSums('team_accounts', 'team_id'))
     .with('forgotten', (creator) => forget(creator, 'sandbox_credentials'))
@@ -52,6 +54,29 @@ function insertSegment(creator: QueryCreator<Changed>, stretch: Stretch = { star
         .select([
           sql<number>`${stretch.startedAt}::bigint`.as('started_at'),
           sql<number>`${stretch.endedAt}::bigint`.as('ended_at'),
+        ])
+        .where(sql<boolean>`${stretch.endedAt}::bigint > ${stretch.startedAt}::bigint`),
+    );
+}
+
+/** Writes the event of a segment. */
+function reportSegment(creator: QueryCreator<Changed>, stretch: Stretch = { startedAt: 0, endedAt: 0 }) {
+  const times = {
+    started_at: new Date(stretch.startedAt).toISOString(),
+    ended_at: new Date(stretch.endedAt).toISOString(),
+  };
+  return creator
+    .insertInto('pending_events')
+    .columns(['organization_id', 'team_id', 'sandbox_id', 'labels', 'type', 'at', 'data'])
+    .expression(
+      creator
+        .selectFrom('changed')
+        .select(['organization_id', 'team_id', 'id', 'labels'])
+        .select([
+          sql<EventType>`'usage.billed'`.as('type'),
+          sql<number>`${stretch.endedAt}::bigint`.as('at'),
+          sql<string>`(${JSON.stringify(times)}::jsonb
+            || jsonb_build_object('vcpus', vcpus, 'mem_mib', mem_mib))::text`.as('data'),
         ])
         .where(sql<boolean>`${stretch.endedAt}::bigint > ${stretch.startedAt}::bigint`),
     );

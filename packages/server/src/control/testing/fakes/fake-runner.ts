@@ -79,6 +79,8 @@ export class FakeRunner implements AsyncDisposable {
   readonly files = new FakeFiles();
   readonly metrics = new FakeMetrics((id) => this.vms.has(id));
   readonly requests: string[] = [];
+  /** Headers `traceparent` of the requests that have one. */
+  readonly traceparents: string[] = [];
   readonly ends = new Map<string, EndEvent>();
   /** Notes that are not acknowledged. */
   readonly notes = new Map<number, RunnerEvent>();
@@ -152,6 +154,7 @@ export class FakeRunner implements AsyncDisposable {
       const method = String(headers[':method']);
       const url = new URL(String(headers[':path']), 'http://runner');
       this.requests.push(`${method} ${url.pathname}`);
+      if (typeof headers['traceparent'] === 'string') this.traceparents.push(headers['traceparent']);
       this.#route(stream, { method, url, range: headers.range }).catch((error: unknown) =>
         answerError(stream, error),
       );

@@ -12,6 +12,7 @@ export const BILLED_MS = LIFE_MS - 5000;
 export const MASTER_KEY = Buffer.alloc(32, 7);
 export const REGISTRY_PASSWORD = 'the registry’s password';
 export const GRANTED_SECRET = 'sk-of-a-sandbox';
+export const NAMED_SECRET = 'sk-of-an-organization';
 export const OTHER_KEY = `cop_live_us_${'o'.repeat(40)}`;
 export const RUNNING_ID = `run${'1'.repeat(20)}`;
 export const HIBERNATED_ID = `run${'4'.repeat(20)}`;

@@ -2,6 +2,7 @@
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
+import { bindNamedSecret } from '../../egress/named-secrets/secret-values.ts';
 import { bindEnvironment } from '../../sandbox/environment/environments.ts';
 import { Secret } from '../../../lib/secret.ts';
 import { SecretBox } from '../../secrets/secret-box.ts';
@@ -13,12 +14,14 @@ import {
   HOUR_MS,
   LIFE_MS,
   MASTER_KEY,
+  NAMED_SECRET,
   NOW,
   ROLLBACK_ID,
   RUNNING_ID,
   SNAPSHOT_ID,
   toHex,
 } from './migration-names.ts';
+import { EVENTS } from './migration-rows-of-events.ts';
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
@@ -403,6 +406,39 @@ const SETTINGS: Change = {
   },
 };
 
+const SECRET_ID = `sec${'1'.repeat(20)}`;
+const NAMED_SECRETS: Change = {
+  adds: {
+    named_secrets: [
+      {
+        id: SECRET_ID,
+        organization_id: 'orgfirst',
+        name: 'anthropic-production',
+        sealed_value: toHex(
+          new SecretBox(MASTER_KEY).seal(
+            new Secret(NAMED_SECRET),
+            bindNamedSecret('orgfirst', 'anthropic-production'),
+          ),
+        ),
+        version: 3,
+        created_at: NOW - DAY_MS,
+        updated_at: NOW - HOUR_MS,
+      },
+    ],
+    sandbox_credentials: [
+      {
+        sandbox_id: HIBERNATED_ID,
+        service: 'anthropic',
+        endpoints: null,
+        sealed_secret: null,
+        secret_id: SECRET_ID,
+        secret_version: 2,
+        updated_at: NOW - HOUR_MS / 5,
+      },
+    ],
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -418,4 +454,6 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0016_disks': DISKS,
   '0017_commands': COMMANDS,
   '0018_settings': SETTINGS,
+  '0021_events': EVENTS,
+  '0022_named_secrets': NAMED_SECRETS,
 };

@@ -19,6 +19,7 @@ import { assertByTable, beginStateLog } from '../state-log.ts';
 import { readAuditSecret } from '../verify-log.ts';
 import { compareStories, findDifferences } from './agreement.ts';
 import { compareCommands } from './command-agreement.ts';
+import { compareEvents } from './event-agreement.ts';
 import { compareDisks } from './disk-agreement.ts';
 import { readBills, type Bills } from './bills.ts';
 import type { Bounds } from './ran-for.ts';
@@ -258,6 +259,7 @@ export class SimulatedWorld implements RestingService, AsyncDisposable {
     return findDifferences([
       ...(await compareDisks(db, this.harness.runner.disks)),
       ...(await compareCommands(db, this.harness.runner)),
+      ...(await compareEvents(db)),
       ...compareStories({
         records: records.map(({ id, status }) => `${id} ${status}`),
         snapshots: snapshots.map(({ id }) => id),

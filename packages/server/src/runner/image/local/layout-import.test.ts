@@ -152,7 +152,7 @@ test('an import over a name replaces it, and removing a name removes its layout'
     (error) =>
       error instanceof AppError &&
       error.code === 'image_not_found' &&
-      /coppice image import/u.test(error.message),
+      /coppice admin image import/u.test(error.message),
   );
 });
 

@@ -40,7 +40,7 @@ export class LocalImages {
     if (name?.reference === reference) return { reference, layoutPath: this.#layoutPath(name.digest) };
     throw new AppError(
       'image_not_found',
-      `there is no imported image ${reference}; images under "${LOCAL_REGISTRY}/" are never fetched: import it on the server with "coppice image import <layout> --as ${reference}"`,
+      `there is no imported image ${reference}; images under "${LOCAL_REGISTRY}/" are never fetched: import it on the server with "coppice admin image import <layout> --as ${reference}"`,
     );
   }
 

@@ -286,7 +286,7 @@ test('a running store prepares an imported image, and requests no other name und
   await assertRefused(
     prepare(store, 'local/app:1'),
     'image_not_found',
-    /coppice image import .* --as local\/app:1/u,
+    /coppice admin image import .* --as local\/app:1/u,
   );
   const own = await OciLayout.create(join(root, 'to-import'));
   await own.tag('x', await own.addImage(HELLO));

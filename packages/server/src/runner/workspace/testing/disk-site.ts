@@ -103,7 +103,7 @@ export class DiskSite implements Disposable {
     return `u${this.#lastName.toString(16).padStart(16, '0')}`;
   }
 
-  /** Gives a disk to a new VM. */
+  /** Gives a disk to a new VM, whose programs run once the disk survives a power loss. */
   async attach(workspaces: Workspaces, asked: VmWorkspace): Promise<DiskVm> {
     const unit = this.newUnit();
     const directories = workspaces.makePlace(unit);
@@ -112,6 +112,7 @@ export class DiskSite implements Disposable {
     const vm = newVm({ unit, attachment, graph: new OverlayGraph(directories) });
     await vm.graph.attach(attachment.source);
     attachment.join(vm.guest);
+    await attachment.kept;
     return vm;
   }
 
@@ -124,6 +125,7 @@ export class DiskSite implements Disposable {
     const vm = newVm({ unit, attachment, graph: new OverlayGraph(directories) });
     await vm.graph.attach(attachment.source);
     attachment.join(vm.guest);
+    await attachment.kept;
     return vm;
   }
 

@@ -15,7 +15,7 @@ import type { HttpParts } from '../../parts.ts';
 /** The command continues when the client leaves, whether it is detached or not. */
 export function addCreateCommand(
   app: App,
-  parts: Pick<HttpParts, 'commands' | 'idempotency' | 'openRequests'>,
+  parts: Pick<HttpParts, 'commands' | 'idempotency' | 'openRequests' | 'secretDigest'>,
 ): void {
   const { commands, openRequests } = parts;
   app.route({
@@ -38,7 +38,7 @@ export function addCreateCommand(
       const left = whenLeft(reply);
       const sandboxId = request.params.id;
       const answer = await createOnce(parts, request, reply, {
-        body,
+        body: parts.secretDigest.hide(body),
         newSubjectId: newCommandId,
         create: async (id) => ({
           status: 201,
@@ -71,6 +71,6 @@ async function sendWhenEnded(
   } catch (error) {
     const mapped = toAppError(error);
     logError(mapped, request);
-    answer.fail(buildErrorBody(mapped, request.id));
+    answer.fail(buildErrorBody(mapped, request));
   }
 }

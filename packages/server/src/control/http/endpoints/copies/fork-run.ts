@@ -2,7 +2,7 @@ import { ForkRequest, ForkResult } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { ForkedChild } from '../../../sandbox/forking.ts';
-import { newForkId } from '../../../sandbox/record/ids.ts';
+import { listChildIds, newForkId } from '../../../sandbox/record/ids.ts';
 import type { KeptAnswer } from '../../../sandbox/idempotency.ts';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
@@ -10,6 +10,7 @@ import { buildErrorBody, logError, toAppError } from '../../answers/error-mapper
 import { createOnce, IdempotencyHeaders } from '../../access/idempotent.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
+import { createFor } from '../../serving/in-process-fetch.ts';
 
 /** A request without a body makes one child. */
 const Body = z.preprocess((body) => body ?? {}, ForkRequest);
@@ -44,10 +45,11 @@ export function addForkRun(
       const answer = await createOnce(parts, request, reply, {
         body,
         newSubjectId: newForkId,
-        create: async (forkId) => {
-          const children = await sandboxes.fork({ reach, id, forkId, count, disks });
-          return buildAnswer(children, request);
-        },
+        create: (forkId) =>
+          createFor(request, listChildIds(forkId, count), async () => {
+            const children = await sandboxes.fork({ reach, id, forkId, count, disks });
+            return buildAnswer(children, request);
+          }),
         find: async (forkId) => {
           const children = await sandboxes.findFork({ reach, id, forkId, count });
           return typeof children === 'string' ? children : buildAnswer(children, request);
@@ -64,7 +66,7 @@ function buildAnswer(children: readonly ForkedChild[], request: FastifyRequest):
     if ('record' in child) return child.record;
     const error = toAppError(child.error);
     logError(error, request);
-    return buildErrorBody(error, request.id);
+    return buildErrorBody(error, request);
   });
   return { status: isWhole ? 201 : 207, body };
 }

@@ -49,6 +49,8 @@ export function addExecStream(
         events.left.addEventListener('abort', kill, { once: true });
         const over = endOf(request, openRequests);
         over.addEventListener('abort', kill, { once: true });
+        // The end may have come while the command was started.
+        if (over.aborted || events.left.aborted) kill();
         try {
           await sendOutput(command, request.query.encoding, events);
         } catch (error) {

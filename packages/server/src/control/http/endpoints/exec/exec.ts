@@ -50,7 +50,7 @@ export function addExec(app: App, parts: Parts): void {
         if (!answer.hasBegun) throw error;
         const mapped = toAppError(error);
         logError(mapped, request);
-        answer.fail(buildErrorBody(mapped, request.id));
+        answer.fail(buildErrorBody(mapped, request));
       }
       return reply;
     },

@@ -8,7 +8,7 @@ import type { HttpParts } from '../../parts.ts';
 
 export function addCreateFileLink(
   app: App,
-  { sandboxes, fileLinks }: Pick<HttpParts, 'sandboxes' | 'fileLinks'>,
+  { sandboxes, fileLinks, audit }: Pick<HttpParts, 'sandboxes' | 'fileLinks' | 'audit'>,
 ): void {
   app.route({
     method: 'POST',
@@ -32,8 +32,9 @@ export function addCreateFileLink(
         { sandboxId: params.id, apiKeyId, path, method },
         expires_in,
       );
-      const url = `${ownOrigin}${FILE_LINK_PREFIX}${token}`;
-      return reply.code(201).send({ url, expires_at: new Date(expiresAt).toISOString() });
+      const expires_at = new Date(expiresAt).toISOString();
+      await audit.append(params.id, { event: 'file.link', data: { path, method, expires_at } });
+      return reply.code(201).send({ url: `${ownOrigin}${FILE_LINK_PREFIX}${token}`, expires_at });
     },
   });
 }

@@ -109,7 +109,7 @@ async function forward(
     if (stream.left.aborted) return;
     const mapped = toAppError(error);
     logError(mapped, request);
-    await stream.send(BuildImageEvent.parse({ type: 'error', ...buildErrorBody(mapped, request.id) }));
+    await stream.send(BuildImageEvent.parse({ type: 'error', ...buildErrorBody(mapped, request) }));
   } finally {
     stream.end();
   }

@@ -8,7 +8,7 @@ import { readGrants } from '../../requests/requested-egress.ts';
 
 export function addPutCredentials(
   app: App,
-  parts: Pick<HttpParts, 'sandboxes' | 'grants' | 'rules' | 'runner'>,
+  parts: Pick<HttpParts, 'sandboxes' | 'grants' | 'rules' | 'runner' | 'secretValues'>,
 ): void {
   const { sandboxes, grants } = parts;
   app.route({
@@ -27,7 +27,7 @@ export function addPutCredentials(
     },
     handler: async (request) => {
       const driver = await sandboxes.getDriver(request.reach, request.params.id);
-      await driver.egress.setGrants(await readGrants(request.body, parts));
+      await driver.egress.setGrants(await readGrants(request.organizationId, request.body, parts));
       return grants.list(driver.row);
     },
   });

@@ -5,10 +5,14 @@ import type { App } from '../../app.ts';
 import { createOnce, IdempotencyHeaders } from '../../access/idempotent.ts';
 import type { HttpParts } from '../../parts.ts';
 import { readRequestedEgress } from '../../requests/requested-egress.ts';
+import { createFor } from '../../serving/in-process-fetch.ts';
 
 export function addCreateRun(
   app: App,
-  parts: Pick<HttpParts, 'sandboxes' | 'idempotency' | 'openRequests' | 'runner' | 'rules' | 'secretDigest'>,
+  parts: Pick<
+    HttpParts,
+    'sandboxes' | 'idempotency' | 'openRequests' | 'runner' | 'rules' | 'secretDigest' | 'secretValues'
+  >,
 ): void {
   const { sandboxes } = parts;
   app.route({
@@ -28,10 +32,11 @@ export function addCreateRun(
       const answer = await createOnce(parts, request, reply, {
         body: parts.secretDigest.hide(body),
         newSubjectId: newSandboxId,
-        create: async (id) => {
-          const egress = await readRequestedEgress(body, parts);
-          return { status: 201, body: await sandboxes.create({ owner, reach, id, request: body, egress }) };
-        },
+        create: (id) =>
+          createFor(request, [id], async () => {
+            const egress = await readRequestedEgress(organizationId, body, parts);
+            return { status: 201, body: await sandboxes.create({ owner, reach, id, request: body, egress }) };
+          }),
         find: (id) => sandboxes.findSubject(reach, id),
       });
       return reply.code(201).header('location', `/v1/runs/${answer.body.id}`).send(answer.body);

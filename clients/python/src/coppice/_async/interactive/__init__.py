@@ -1,0 +1,1 @@
+"""Commands with open input, shells and terminals, over WebSockets."""

@@ -1,0 +1,131 @@
+import { open, rm } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
+import type { Command } from 'commander';
+import type { AuditEntry } from '../../../sdk/src/index.ts';
+import { abortOnSignal, withSignals } from '../attach/signals.ts';
+import { VERDICT, verifyLog } from '../audit/verify-log.ts';
+import { Failure } from '../output/failure.ts';
+import { write } from '../output/output.ts';
+import { toVisible, toVisibleJson } from '../output/visible-text.ts';
+import { action, addCommand, first } from '../calls/command-call.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
+
+interface DownloadOptions {
+  output?: string;
+  follow?: boolean;
+  head?: boolean;
+}
+
+interface VerifyOptions {
+  secretFile?: string;
+  head?: string;
+  prefix?: boolean;
+}
+
+/** Adds `audit get` and `audit verify`. `audit <sandbox>` is short for the former. */
+export function addAudit(program: Command): void {
+  const audit = addCommand(program, {
+    syntax: 'audit',
+    summary: 'downloads and verifies audit logs',
+    details: '"coppice audit run0123" is short for "coppice audit get run0123".',
+    examples: [
+      'coppice audit run0123 > log.ndjson',
+      "coppice audit verify log.ndjson --secret-file secret --head '57:sha256:…'",
+    ],
+  });
+  addDownload(audit);
+  addVerify(audit);
+}
+
+function addDownload(audit: Command): void {
+  addCommand(audit, {
+    syntax: 'get <sandbox>',
+    isDefault: true,
+    summary: 'writes the audit log of a sandbox, one JSON object a line',
+    details:
+      'The log of a sandbox that has ended needs its whole id. Keep the answer of --head elsewhere: it reveals a log whose ' +
+      'end was cut off.',
+    examples: [
+      'coppice audit get run0123456789abcdef0123 -o log.ndjson',
+      'coppice audit get run0123 --follow | jq -r .event',
+      'coppice audit get run0123 --head > head.json',
+    ],
+  })
+    .option(
+      '-o, --output <file>',
+      'writes to this file, which must not exist; without --follow, a part of a log is removed again',
+    )
+    .option('-f, --follow', 'waits for further entries, until the sandbox has ended')
+    .option('--head', 'writes number and hash of the last entry instead')
+    .action(
+      action<DownloadOptions>(async (call) => {
+        const { output, follow, head } = call.options;
+        const sandbox = await findSandbox(call.connect(), first(call));
+        if (head === true) return call.out.event(await sandbox.auditHead());
+        const read = (signal?: AbortSignal) => toLines(sandbox.audit({ follow, signal }));
+        if (output !== undefined) return writeNewFile(output, read, { keepsPart: follow === true });
+        for await (const line of read()) await write(process.stdout, line);
+      }),
+    );
+}
+
+function addVerify(audit: Command): void {
+  addCommand(audit, {
+    syntax: 'verify <file>',
+    summary: 'verifies an audit log without the service',
+    details:
+      'Exit code 0: the log is unchanged, 1: it is not, 2: it could not be checked. "-" reads standard input.',
+    examples: [
+      'coppice audit verify log.ndjson --secret-file secret --head head.json',
+      'coppice audit get run0123 | coppice audit verify - --prefix',
+    ],
+  })
+    .option('--secret-file <file>', "file with the team's secret (default: COPPICE_TEAM_SECRET)")
+    .option('--head <head>', '<seq>:<hmac>, or a file with the answer of "audit get --head"')
+    .option('--prefix', 'accepts a log that ends before the sandbox did')
+    .action(
+      action<VerifyOptions>(async (call) => {
+        const { exitCode, message } = await verifyLog({ file: first(call), ...call.options });
+        if (call.out.isJson) await call.out.json({ valid: exitCode === VERDICT.good, message });
+        else {
+          const stream = exitCode === VERDICT.good ? process.stdout : process.stderr;
+          await write(stream, `coppice audit: ${toVisible(message)}\n`);
+        }
+        return exitCode;
+      }),
+    );
+}
+
+/** Returns the entries as the service sends them: their hashes cover these names. */
+async function* toLines(entries: AsyncIterable<AuditEntry>): AsyncGenerator<string> {
+  for await (const { seq, ts, sandboxId, event, data, hmac } of entries)
+    yield `${toVisibleJson({ seq, ts, sandbox_id: sandboxId, event, data, hmac })}\n`;
+}
+
+/**
+ * Writes a file that does not exist yet. After a failure or a signal it removes what is written, because that looks like a whole
+ * log, unless the user expects a part.
+ */
+async function writeNewFile(
+  path: string,
+  read: (signal: AbortSignal) => AsyncIterable<string>,
+  { keepsPart }: { keepsPart: boolean },
+): Promise<void> {
+  const file = await open(path, 'wx').catch((error: NodeJS.ErrnoException) => {
+    const why = error.code === 'EEXIST' ? 'it exists already: remove it, or name another' : error.message;
+    throw new Failure(`--output: ${path} cannot be created: ${why}`);
+  });
+  const ending = new AbortController();
+  const { signal } = ending;
+  try {
+    await withSignals(abortOnSignal(ending), () => pipeline(read(signal), file.createWriteStream()));
+  } catch (error) {
+    if (!keepsPart) await rm(path, { force: true });
+    throw signal.aborted ? signal.reason : describeWrite(path, error);
+  }
+}
+
+function describeWrite(path: string, error: unknown): unknown {
+  const isOfFile = error instanceof Error && (error as NodeJS.ErrnoException).syscall === 'write';
+  return isOfFile ? new Failure(`--output: ${path} cannot be written: ${error.message}`) : error;
+}

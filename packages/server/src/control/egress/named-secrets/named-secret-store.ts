@@ -1,0 +1,154 @@
+/** Named secrets in SQL, with sealed values. */
+import { sql, type ExpressionBuilder } from 'kysely';
+import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
+import type { Database } from '../../db/database.ts';
+import type { Tables } from '../../schema/tables.ts';
+import type { NamedSecretRow } from './named-secret-tables.ts';
+
+/** A secret without its value, and the sandboxes within reach whose credentials name it. */
+export interface SecretUse extends Omit<NamedSecretRow, 'sealed_value'> {
+  sandboxes: number;
+  outdated_sandboxes: number;
+}
+
+export type NewSecretRow = Pick<
+  NamedSecretRow,
+  'id' | 'organization_id' | 'name' | 'sealed_value' | 'updated_at'
+>;
+
+export class NamedSecretStore {
+  readonly #db: Database;
+
+  constructor(db: Database) {
+    this.#db = db;
+  }
+
+  /**
+   * Inserts a secret, or replaces the value of that of the same name, which keeps its id. Returns the id, or undefined
+   * if the organization has `limit` other secrets: then nothing has changed.
+   */
+  async put(row: NewSecretRow, limit: number): Promise<string | undefined> {
+    return this.#db.transaction().execute(async (transaction) => {
+      // One writer at a time for each organization, so that the count stays true. Creates are not blocked.
+      await transaction
+        .selectFrom('organizations')
+        .select('id')
+        .where('id', '=', row.organization_id)
+        .forNoKeyUpdate()
+        .execute();
+      const { count } = await transaction
+        .selectFrom('named_secrets')
+        .select((select) => select.fn.countAll<number>().as('count'))
+        .where('organization_id', '=', row.organization_id)
+        .where('name', '!=', row.name)
+        .executeTakeFirstOrThrow();
+      if (count >= limit) return undefined;
+      const { sealed_value, updated_at } = row;
+      const { id } = await transaction
+        .insertInto('named_secrets')
+        .values({ ...row, version: 1, created_at: updated_at })
+        .onConflict((conflict) =>
+          conflict
+            .columns(['organization_id', 'name'])
+            .doUpdateSet({ sealed_value, updated_at, version: sql`named_secrets.version + 1` }),
+        )
+        .returning('id')
+        .executeTakeFirstOrThrow();
+      return id;
+    });
+  }
+
+  /** Lists the secrets of an organization, sorted by name. */
+  list(reach: Reach): Promise<SecretUse[]> {
+    return this.#selectUses(reach).orderBy('name').execute();
+  }
+
+  find(reach: Reach, name: string): Promise<SecretUse | undefined> {
+    return this.#selectUses(reach).where('name', '=', name).executeTakeFirst();
+  }
+
+  /** Returns those of the names that the organization has. */
+  findNames(
+    organizationId: string,
+    names: readonly string[],
+  ): Promise<Pick<NamedSecretRow, 'id' | 'name'>[]> {
+    return this.#db
+      .selectFrom('named_secrets')
+      .select(['id', 'name'])
+      .where('organization_id', '=', organizationId)
+      .where('name', 'in', names)
+      .execute();
+  }
+
+  /** Returns those of the secrets that the organization has. */
+  findValues(
+    organizationId: string,
+    ids: readonly string[],
+  ): Promise<Pick<NamedSecretRow, 'id' | 'name' | 'version' | 'sealed_value'>[]> {
+    return this.#db
+      .selectFrom('named_secrets')
+      .select(['id', 'name', 'version', 'sealed_value'])
+      .where('organization_id', '=', organizationId)
+      .where('id', 'in', ids)
+      .execute();
+  }
+
+  /** Lists the sandboxes whose credentials name a secret. */
+  listUsers(id: string): Promise<string[]> {
+    return listUsers(this.#db, id);
+  }
+
+  /** Deletes a secret that no credentials name. Returns the sandboxes that keep it from that; undefined if there is none. */
+  async remove(organizationId: string, name: string): Promise<string[] | undefined> {
+    return this.#db.transaction().execute(async (transaction) => {
+      // Credentials that are being stored lock the secret, too: see grant-store.ts.
+      const secret = await transaction
+        .selectFrom('named_secrets')
+        .select('id')
+        .where('organization_id', '=', organizationId)
+        .where('name', '=', name)
+        .forUpdate()
+        .executeTakeFirst();
+      if (secret === undefined) return undefined;
+      const users = await listUsers(transaction, secret.id);
+      if (users.length === 0)
+        await transaction.deleteFrom('named_secrets').where('id', '=', secret.id).execute();
+      return users;
+    });
+  }
+
+  #selectUses(reach: Reach) {
+    return this.#db
+      .selectFrom('named_secrets')
+      .select(['id', 'organization_id', 'name', 'version', 'created_at', 'updated_at'])
+      .select((select) => [
+        countUsers(select, reach).as('sandboxes'),
+        countUsers(select, reach)
+          .where('sandboxes.status', 'in', ['creating', 'running'])
+          .whereRef('secret_version', '<', 'named_secrets.version')
+          .as('outdated_sandboxes'),
+      ])
+      .$narrowType<{ sandboxes: number; outdated_sandboxes: number }>()
+      .where('organization_id', '=', reach.organizationId);
+  }
+}
+
+function countUsers(select: ExpressionBuilder<Tables, 'named_secrets'>, reach: Reach) {
+  return select
+    .selectFrom('sandbox_credentials')
+    .innerJoin('sandboxes', 'sandboxes.id', 'sandbox_credentials.sandbox_id')
+    .select(sql<number>`count(DISTINCT sandboxes.id)`.as('count'))
+    .whereRef('sandbox_credentials.secret_id', '=', 'named_secrets.id')
+    .where(isWithinSql(reach, 'sandboxes'));
+}
+
+async function listUsers(db: Database, id: string): Promise<string[]> {
+  const rows = await db
+    .selectFrom('sandbox_credentials')
+    .select('sandbox_id')
+    .distinct()
+    .where('secret_id', '=', id)
+    .orderBy('sandbox_id')
+    .execute();
+  return rows.map(({ sandbox_id }) => sandbox_id);
+}

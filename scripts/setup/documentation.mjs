@@ -1,0 +1,41 @@
+/** Builds the documentation that control serves at /docs, in `docs/<recipe hash>.<when>` of the assets (decision 64). */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ensureArtefact } from './artefact.mjs';
+import { fileHash, sourceHash } from './hash.mjs';
+import { REPOSITORY } from './paths.mjs';
+import { say } from './report.mjs';
+import { run } from './run-command.mjs';
+
+const BUILDER = join(REPOSITORY, 'packages', 'docs-site', 'src', 'write-site.ts');
+const BUILD_TIMEOUT_MS = 5 * 60_000;
+/** A running service reads its own build again when a role restarts, also while the checkout changes. */
+const KEPT_BUILDS = 20;
+const PAGES = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'packages/sdk/README.md'];
+
+async function buildRecipe() {
+  const [packages, docs, builder, examples, ...pages] = await Promise.all([
+    readFile(join(REPOSITORY, 'package-lock.json'), 'utf8'),
+    sourceHash(join(REPOSITORY, 'docs'), () => true),
+    sourceHash(join(REPOSITORY, 'packages', 'docs-site'), (path) => !path.includes('.test.')),
+    sourceHash(join(REPOSITORY, 'packages', 'sdk', 'src'), (path) => !path.includes('.test.')),
+    ...PAGES.map((page) => fileHash(join(REPOSITORY, page))),
+  ]);
+  return { version: 1, packages, docs, builder, examples, pages };
+}
+
+/**
+ * @param {string} node
+ * @returns {Promise<string>} the directory
+ */
+export async function ensureDocumentation(node) {
+  return ensureArtefact({
+    kind: 'docs',
+    kept: KEPT_BUILDS,
+    recipe: await buildRecipe(),
+    build: async (target) => {
+      say('building the documentation');
+      await run(node, [BUILDER, target], { step: 'building the documentation', timeoutMs: BUILD_TIMEOUT_MS });
+    },
+  });
+}
