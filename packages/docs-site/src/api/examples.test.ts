@@ -114,7 +114,10 @@ async function compile(examples: ReadonlyMap<string, string>): Promise<string> {
         noEmit: true,
         rootDir: '../..',
         allowImportingTsExtensions: true,
-        paths: { '@coppice/sdk': ['../../packages/sdk/src/index.ts'] },
+        paths: {
+          '@coppice/sdk': ['../../packages/sdk/src/index.ts'],
+          '@coppice/sdk/mock': ['../../packages/sdk/src/mock/index.ts'],
+        },
       },
       include: ['.'],
       exclude: [],
