@@ -35,6 +35,7 @@ CLASSES = {
     "snapshots": ["sandbox/snapshots.ts"],
     "images": ["images.ts"],
     "registries": ["registries.ts"],
+    "secrets": ["secrets.ts"],
 }
 # They make a client of their own, for which Python has `Coppice().sandboxes`.
 ABSENT = {"Sandbox.create", "Sandbox.get", "Sandbox.restore"}
