@@ -61,8 +61,8 @@ class AsyncSandboxes:
         - `env`: environment variables of its processes, which the service stores encrypted and never returns
         - `cwd`: where its processes and relative paths of files start
         - `network` or `network_profile`: what it may connect to
-        - `credentials`, `credentials_v2`: secrets by service, which the host adds to its requests; in place of a secret,
-          `{"secret": name}` refers to one of `client.secrets`
+        - `credentials`, `credentials_v2`: secrets by service, which the host adds to its requests; in place of a
+          secret, `{"secret": name}` refers to one of `client.secrets`
         - `disk`: persistent disk at `/workspace`; with `fork_from_disk` and `disk_snapshot`, name of the new disk
         - `keep`: the end of a block does not destroy it
         - `idempotency_key`: for 24 hours the service carries out calls with the same key only once
