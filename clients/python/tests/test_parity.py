@@ -80,6 +80,7 @@ OPTIONS: dict[tuple[str, str], Callable[..., object]] = {
     ("sandbox/file-links.ts", "FileLinkOptions"): coppice.SandboxFiles.create_link,
     ("sandbox/file-events.ts", "WatchFilesOptions"): coppice.SandboxFiles.watch,
     ("streams/exec.ts", "ExecOptions"): coppice.Sandbox.stream,
+    ("sandbox/files.ts", "DownloadStreamOptions"): coppice.Sandbox.download_stream,
     ("streams/shell.ts", "ShellOptions"): coppice.Sandbox.shell,
     ("streams/terminal.ts", "TerminalOptions"): coppice.Sandbox.terminal,
     ("commands/sandbox-commands.ts", "StartCommandOptions"): SandboxCommands.start,
