@@ -27,7 +27,7 @@ Times are ISO 8601 UTC. A newer service may send more values of a status than th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict
 '''
 
 # The schemas of answers by module, with their names, which are those of the TypeScript client, and descriptions.
@@ -86,6 +86,7 @@ RECORDS = {
             "CredentialInfo",
             "A service whose requests the host signs. It never includes the secret.",
         ),
+        "Secret": ("SecretInfo", "A secret that the service stores for your organization, without its value."),
     },
     "storage": {
         "ReadyShape": ("ReadyShape", "A prepared shape: a create with it is fast."),
@@ -104,6 +105,12 @@ RECORDS = {
         "StatementLine": ("StatementLine", "The share of one sandbox in the statement of a month."),
         "Statement": ("Statement", "The amount that your organization owes for a month in UTC."),
     },
+    "events": {
+        "Event": ("EventInfo", "Something that happened in your organization."),
+        "Webhook": ("WebhookInfo", "A URL to which the service sends events of your organization."),
+        "CreatedWebhook": ("CreatedWebhook", "A webhook with its secret, which the service shows once."),
+        "WebhookDelivery": ("DeliveryInfo", "A message of a webhook, and what became of it."),
+    },
 }
 
 # The schemas of requests that callers pass as dictionaries, by module.
@@ -114,6 +121,7 @@ INPUTS = {
             "Rules for outbound connections. A deny rule overrides every allow rule.",
         ),
         "CredentialEndpointInput": ("CredentialEndpointInput", "Requests that a secret may sign."),
+        "SecretReference": ("SecretReference", "Takes the place of a secret in credentials."),
     },
     "storage": {"SandboxShape": ("Shape", "CPUs, memory and disk of a sandbox.")},
 }
@@ -136,10 +144,11 @@ NESTED = {
         "CredentialWithRules",
         "A secret, and the requests it may sign.",
     ),
+    ("WebhookDelivery", "attempts"): ("DeliveryAttempt", "One attempt to deliver a message."),
 }
 
 # These values give access to their holder, so a record does not print them.
-SECRETS = {("CreatedPreview", "url"), ("FileLink", "url"), ("Ticket", "ticket")}
+SECRETS = {("CreatedPreview", "url"), ("CreatedWebhook", "secret"), ("FileLink", "url"), ("Ticket", "ticket")}
 
 SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 
@@ -174,6 +183,8 @@ class Module:
             _docstring(description),
         ]
         for field_name, field_schema in schema["properties"].items():
+            if len(_without_null(field_schema)) > 1:
+                raise SystemExit(f"{owner}.{field_name}: an answer with several types is not supported")
             hint = self._hint(owner, field_name, field_schema)
             if field_name not in schema.get("required", []) and not hint.endswith(" | None"):
                 hint += " | None"
@@ -195,10 +206,9 @@ class Module:
             target = schema["$ref"].rsplit("/", 1)[-1]
             return ({**self._records, **self._inputs}[target])[0]
         if "anyOf" in schema:
-            other = [one for one in schema["anyOf"] if one != {"type": "null"}]
-            if len(other) != 1 or len(schema["anyOf"]) != 2:
-                raise SystemExit(f"{owner}.{field_name}: only a type or null is supported")
-            return f"{self._hint(owner, field_name, other[0])} | None"
+            other = _without_null(schema)
+            hints = [self._hint(owner, field_name, one) for one in other]
+            return " | ".join(hints if len(other) == len(schema["anyOf"]) else [*hints, "None"])
         kind = schema.get("type")
         if isinstance(kind, list) and len(kind) == 2 and "null" in kind:
             [other_kind] = [one for one in kind if one != "null"]
@@ -207,6 +217,8 @@ class Module:
 
     def _hint_of_kind(self, owner: str, field_name: str, schema: dict[str, Any]) -> str:
         kind = schema.get("type")
+        if schema == {}:
+            return "Any"
         if kind == "array":
             return f"list[{self._hint(owner, field_name, schema['items'])}]"
         if kind == "object" and "properties" not in schema:
@@ -220,6 +232,11 @@ class Module:
         if kind not in SCALARS:
             raise SystemExit(f"{owner}.{field_name}: {kind} is not supported")
         return SCALARS[kind]
+
+
+def _without_null(schema: dict[str, Any]) -> list[Any]:
+    """Returns the types of a union, apart from null."""
+    return [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
 
 
 def _field(owner: str, field_name: str, hint: str) -> Iterator[str]:

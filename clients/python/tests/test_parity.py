@@ -35,6 +35,7 @@ CLASSES = {
     "snapshots": ["sandbox/snapshots.ts"],
     "images": ["images.ts"],
     "registries": ["registries.ts"],
+    "secrets": ["secrets.ts"],
 }
 # They make a client of their own, for which Python has `Coppice().sandboxes`.
 ABSENT = {"Sandbox.create", "Sandbox.get", "Sandbox.restore"}
@@ -79,6 +80,7 @@ OPTIONS: dict[tuple[str, str], Callable[..., object]] = {
     ("sandbox/file-links.ts", "FileLinkOptions"): coppice.SandboxFiles.create_link,
     ("sandbox/file-events.ts", "WatchFilesOptions"): coppice.SandboxFiles.watch,
     ("streams/exec.ts", "ExecOptions"): coppice.Sandbox.stream,
+    ("sandbox/files.ts", "DownloadStreamOptions"): coppice.Sandbox.download_stream,
     ("streams/shell.ts", "ShellOptions"): coppice.Sandbox.shell,
     ("streams/terminal.ts", "TerminalOptions"): coppice.Sandbox.terminal,
     ("commands/sandbox-commands.ts", "StartCommandOptions"): SandboxCommands.start,

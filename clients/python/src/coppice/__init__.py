@@ -12,7 +12,7 @@ from coppice import models
 from coppice._async.byte_stream import AsyncByteStream
 from coppice._async.client import AsyncCoppice
 from coppice._async.command_reader import AsyncCommandReader
-from coppice._async.command_stream import AsyncCommandStream
+from coppice._async.command_stream import AsyncCommandByteStream, AsyncCommandStream
 from coppice._async.commands import AsyncCommand
 from coppice._async.file_watch import AsyncFileWatch
 from coppice._async.files import AsyncSandboxFiles
@@ -26,12 +26,20 @@ from coppice._async.sandbox import AsyncSandbox
 from coppice._core.base_url import DEFAULT_BASE_URL
 from coppice._core.builds import BuildProgress
 from coppice._core.file_events import FileChange, FileEvent, FileRename, LostFileEvents
-from coppice._core.frames import CommandChunk, CommandExit, CommandOutput, DroppedOutput, OutputChunk, ShellResult
+from coppice._core.frames import (
+    CommandChunk,
+    CommandExit,
+    CommandOutput,
+    DroppedOutput,
+    OutputBytes,
+    OutputChunk,
+    ShellResult,
+)
 from coppice._streams.messages import TerminalExit
 from coppice._sync.byte_stream import ByteStream
 from coppice._sync.client import Coppice
 from coppice._sync.command_reader import CommandReader
-from coppice._sync.command_stream import CommandStream
+from coppice._sync.command_stream import CommandByteStream, CommandStream
 from coppice._sync.commands import Command
 from coppice._sync.file_watch import FileWatch
 from coppice._sync.files import SandboxFiles
@@ -52,6 +60,7 @@ __all__ = [
     "DEFAULT_IMAGE",
     "AsyncByteStream",
     "AsyncCommand",
+    "AsyncCommandByteStream",
     "AsyncCommandReader",
     "AsyncCommandStdin",
     "AsyncCommandStream",
@@ -70,6 +79,7 @@ __all__ = [
     "BuildProgress",
     "ByteStream",
     "Command",
+    "CommandByteStream",
     "CommandChunk",
     "CommandExit",
     "CommandOutput",
@@ -85,6 +95,7 @@ __all__ = [
     "FileWatch",
     "ForkError",
     "LostFileEvents",
+    "OutputBytes",
     "OutputChunk",
     "PagedList",
     "Sandbox",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import pytest
 
-from coppice import AsyncSandbox, CommandExit, CoppiceError, OutputChunk
+from coppice import AsyncSandbox, CommandExit, CoppiceError, OutputBytes, OutputChunk
 from coppice._async.client import AsyncCoppice
 from loopback import SANDBOX_ID, LoopbackServer, Reply, Seen, wait_until, wire_record
 
@@ -74,6 +75,29 @@ async def test_a_stream_that_breaks_or_fails_is_an_error(server: LoopbackServer)
             assert caught.value.code == code
 
 
+async def test_stream_bytes_yields_what_is_not_text_and_says_how_the_command_ended(server: LoopbackServer) -> None:
+    frames = [
+        {"type": "stdout", "data": "/wAK"},
+        {"type": "of_a_newer_service", "data": "?"},
+        {"type": "stderr", "data": ""},
+        FRAMES[3],
+    ]
+    async with server.async_client() as client:
+        sandbox = await a_sandbox(server, client)
+        server.on_request(lambda _, reply: reply.events(frames))
+        async with sandbox.stream_bytes("make", timeout=5) as output:
+            assert [chunk async for chunk in output] == [OutputBytes("stdout", b"\xff\0\n"), OutputBytes("stderr", b"")]
+        assert output.exit == CommandExit(7, timed_out=False)
+        assert server.last.url == f"/v1/runs/{SANDBOX_ID}/exec/stream?encoding=base64"
+        assert server.last.json == {"command": "make", "timeout": 5}
+        for frame in ({"type": "stdout", "data": "%"}, {"type": "stdout", "data": "é"}, {"type": "stdout"}):
+            server.on_request(lambda _, reply, frame=frame: reply.events([frame]))  # type: ignore[misc]
+            with pytest.raises(CoppiceError) as caught:
+                async for _ in sandbox.stream_bytes("make"):
+                    pass
+            assert caught.value.code == "invalid_response"
+
+
 async def test_listeners_get_output_and_the_result_is_complete(server: LoopbackServer) -> None:
     heard: list[str] = []
     async with server.async_client() as client:
@@ -86,10 +110,11 @@ async def test_listeners_get_output_and_the_result_is_complete(server: LoopbackS
 
 async def test_leaving_the_block_of_a_stream_closes_the_connection(server: LoopbackServer) -> None:
     closed: list[bool] = []
+    data = "x"
 
     def endless(_: Seen, reply: Reply) -> None:
         reply.begin(200, {"transfer-encoding": "chunked"})
-        reply.chunk(b'data: {"type": "stdout", "data": "x"}\n\n')
+        reply.chunk(f'data: {{"type": "stdout", "data": "{data}"}}\n\n'.encode())
         closed.append(reply.wait_for_end())
 
     def fail(text: str) -> None:
@@ -105,6 +130,12 @@ async def test_leaving_the_block_of_a_stream_closes_the_connection(server: Loopb
         with pytest.raises(KeyError):
             await sandbox.exec("yes", on_stdout=fail)
         wait_until(lambda: closed == [True, True])
+        data = "eHg="
+        async with sandbox.stream_bytes("yes") as bytes_output:
+            async for piece in bytes_output:
+                assert piece.data == b"xx"
+                break
+        wait_until(lambda: closed == [True, True, True])
 
 
 async def test_a_line_without_an_end_is_refused(server: LoopbackServer) -> None:
@@ -161,6 +192,49 @@ async def test_downloads_are_texts_bytes_and_streams(server: LoopbackServer) -> 
         with pytest.raises(CoppiceError) as caught:
             await sandbox.download("/w/f", max_bytes=4)
     assert caught.value.code == "response_too_large"
+
+
+@pytest.mark.parametrize("honours", [True, False], ids=["sent_as_a_range", "cut_out_of_the_whole_file"])
+async def test_a_stream_has_the_part_that_is_asked_for(server: LoopbackServer, honours: bool) -> None:
+    content = b"0123456789"
+
+    def answer(seen: Seen, reply: Reply) -> None:
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", seen.headers.get("range", ""))
+        if honours and wanted is not None:
+            end = int(wanted[2]) + 1 if wanted[2] else len(content)
+            reply.body(content[int(wanted[1]) : end], 206)
+            return
+        reply.begin(200, {"transfer-encoding": "chunked"})
+        for part in (content[:3], content[3:]):
+            reply.chunk(part)
+        reply._handler.wfile.write(b"0\r\n\r\n")
+
+    async with server.async_client() as client:
+        sandbox = await a_sandbox(server, client)
+        server.on_request(answer)
+
+        async def read(**part: Any) -> bytes:
+            async with await sandbox.download_stream("/w/f", **part) as stream:
+                return b"".join([chunk async for chunk in stream])
+
+        assert [await read(), await read(offset=0), await read(offset=4)] == [content, content, b"456789"]
+        parts = [await read(offset=2, length=3), await read(length=4), await read(offset=8, length=9)]
+        assert parts == [b"234", b"0123", b"89"]
+        ranges = [one.headers.get("range") for one in server.seen[1:]]
+        assert ranges == [None, None, "bytes=4-", "bytes=2-4", "bytes=0-3", "bytes=8-16"]
+        for wrong in ({"offset": -1}, {"offset": 1.5}, {"length": 0}, {"length": 1.5}, {"offset": True}):
+            with pytest.raises(ValueError, match="must be an integer"):
+                await read(**wrong)
+        assert len(server.seen) == 7
+
+
+async def test_a_part_behind_the_end_of_a_file_is_an_error_of_the_service(server: LoopbackServer) -> None:
+    async with server.async_client() as client:
+        sandbox = await a_sandbox(server, client)
+        server.on_request(lambda _, reply: reply.error(416, "range_not_satisfiable"))
+        with pytest.raises(CoppiceError) as caught:
+            await sandbox.download_stream("/w/f", offset=9)
+    assert (caught.value.code, caught.value.status) == ("range_not_satisfiable", 416)
 
 
 async def test_a_download_that_breaks_off_is_an_error(server: LoopbackServer) -> None:

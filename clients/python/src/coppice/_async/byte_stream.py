@@ -7,6 +7,7 @@ from types import TracebackType
 
 import httpx
 
+from coppice._core.byte_range import RangeCutter
 from coppice._core.call import Call
 from coppice._core.lines import EventSplitter, LineSplitter
 from coppice._core.retry import build_connection_error
@@ -21,16 +22,21 @@ class AsyncByteStream:
                 file.write(chunk)
     """
 
-    def __init__(self, response: httpx.Response, call: Call, stall_s: float) -> None:
+    def __init__(self, response: httpx.Response, call: Call, stall_s: float, cutter: RangeCutter | None = None) -> None:
         self._response = response
         self._call = call
         self._stall_s = stall_s
+        self._cutter = cutter
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yields pieces of any size. Raises `CoppiceError` if the connection breaks."""
         try:
             async for chunk in self._response.aiter_bytes():
-                yield chunk
+                part = chunk if self._cutter is None else self._cutter.take(chunk)
+                if part:
+                    yield part
+                if self._cutter is not None and self._cutter.is_done:
+                    return
         except httpx.HTTPError as error:
             raise build_connection_error(self._call, error, self._stall_s) from error
         finally:

@@ -16,6 +16,7 @@ from coppice._async.paged_list import AsyncPagedList
 from coppice._async.registries import AsyncRegistries
 from coppice._async.runtime import StreamTransport
 from coppice._async.sandboxes import AsyncSandboxes
+from coppice._async.secrets import AsyncSecrets
 from coppice._async.snapshots import AsyncSnapshots
 from coppice._async.transport import AsyncTransport
 from coppice._core.call import Call
@@ -61,6 +62,8 @@ class AsyncCoppice(AsyncDisks):
     """Lists images and prepares them ahead of their first use."""
     registries: AsyncRegistries
     """Stores credentials for private image registries."""
+    secrets: AsyncSecrets
+    """Stores secrets under names, for the credentials of sandboxes."""
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class AsyncCoppice(AsyncDisks):
         self.snapshots = AsyncSnapshots(self._transport)
         self.images = AsyncImages(self._transport)
         self.registries = AsyncRegistries(self._transport)
+        self.secrets = AsyncSecrets(self._transport)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.base_url}>"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from coppice._async.guest import AsyncSandboxGuest
 from coppice._core.call import Call, json_call
 from coppice._core.records import parse_list, parse_record
-from coppice.models import CredentialInfo, CredentialWithRules, NetworkInfo, NetworkRules
+from coppice.models import CredentialInfo, CredentialWithRules, NetworkInfo, NetworkRules, SecretReference
 
 _parse_network = parse_record(NetworkInfo)
 _parse_credentials = parse_list(parse_record(CredentialInfo))
@@ -52,12 +52,13 @@ class AsyncSandboxEgress(AsyncSandboxGuest):
     async def set_credentials(
         self,
         *,
-        credentials: Mapping[str, str] | None = None,
+        credentials: Mapping[str, str | SecretReference] | None = None,
         credentials_v2: Mapping[str, CredentialWithRules] | None = None,
     ) -> list[CredentialInfo]:
         """Replaces all credentials of the sandbox: the named ones are granted, all others are revoked.
 
-        `credentials` are secrets by service; those of `credentials_v2` sign only the requests that their rules allow.
+        `credentials` are secrets by service, or `{"secret": name}` for one of `client.secrets`. Those of
+        `credentials_v2` sign only the requests that their rules allow.
 
         Example:
             await sandbox.set_credentials(credentials={"openai": os.environ["OPENAI_API_KEY"]})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from coppice._async.byte_stream import AsyncByteStream
-from coppice._async.command_stream import AsyncCommandStream, exec_with_listeners
+from coppice._async.command_stream import AsyncCommandByteStream, AsyncCommandStream, exec_with_listeners
 from coppice._async.commands import AsyncSandboxCommands
 from coppice._async.files import AsyncSandboxFiles
 from coppice._async.interactive.shell import AsyncShell
@@ -17,6 +18,7 @@ from coppice._async.runtime import Content, Listener
 from coppice._async.transport import AsyncTransport
 from coppice._async.upload import send_content
 from coppice._core.answers import MAX_BUFFERED_BYTES, too_large
+from coppice._core.byte_range import ByteRange
 from coppice._core.call import Call, encode_json, json_call
 from coppice._core.frames import CommandExit, OutputChunk
 from coppice._core.paths import (
@@ -106,6 +108,29 @@ class AsyncSandboxGuest:
         """
         call = self._exec_call("exec/stream", command, timeout, cwd=cwd, env=env, user=user, stdin=stdin)
         return AsyncCommandStream(self._transport, call)
+
+    def stream_bytes(
+        self,
+        command: str,
+        *,
+        timeout: int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: str | None = None,
+    ) -> AsyncCommandByteStream:
+        """Does the same as `stream()`, and yields the output as the bytes that the command wrote.
+
+        It is for output that is not UTF-8.
+
+        Example:
+            async with sandbox.stream_bytes("tar -cz /workspace") as output:
+                async for chunk in output:
+                    if chunk.type == "stdout":
+                        file.write(chunk.data)
+        """
+        call = self._exec_call("exec/stream", command, timeout, cwd=cwd, env=env, user=user, stdin=stdin)
+        return AsyncCommandByteStream(self._transport, replace(call, query=build_query({"encoding": "base64"})))
 
     async def spawn(
         self,
@@ -221,17 +246,21 @@ class AsyncSandboxGuest:
                     raise too_large(max_bytes)
         return bytes(body)
 
-    async def download_stream(self, path: str) -> AsyncByteStream:
-        """Reads a file of any size as a stream of bytes.
+    async def download_stream(self, path: str, *, offset: int = 0, length: int | None = None) -> AsyncByteStream:
+        """Reads a file of any size, or a part of it, as a stream of bytes.
+
+        The part begins at byte `offset`, from 0 on, and has at most `length` bytes. Raises `CoppiceError` with code
+        `range_not_satisfiable` if it begins at or after the end of the file.
 
         Example:
-            async with await sandbox.download_stream("/workspace/big.tar") as stream:
+            async with await sandbox.download_stream("/workspace/big.tar", offset=1_000_000) as stream:
                 async for chunk in stream:
                     file.write(chunk)
         """
+        wanted = ByteRange(offset, length)
         query = build_query({"path": path})
         call = Call(method="GET", path=f"{self._path}/files/download", query=query, idempotent=True)
-        return await self._transport.call_stream(call)
+        return await self._transport.call_range(call, wanted)
 
     def list_files(self, path: str, *, limit: int | None = None) -> AsyncPagedList[FileEntry]:
         """Lists a directory, sorted by name. `limit` is the maximum number of entries over all pages.

@@ -14,7 +14,7 @@ from coppice._core.call import Call
 from coppice._core.paths import build_query, format_labels, format_time, require_limit, sandbox_path, to_page_items
 from coppice._core.records import parse_list
 from coppice._core.unset import UNSET, Unset, or_null
-from coppice.models import CredentialWithRules, NetworkRules
+from coppice.models import CredentialWithRules, NetworkRules, SecretReference
 
 DEFAULT_IMAGE = "node:22-slim"
 
@@ -42,7 +42,7 @@ class AsyncSandboxes:
         cwd: str | None = None,
         network: NetworkRules | None = None,
         network_profile: str | None = None,
-        credentials: Mapping[str, str] | None = None,
+        credentials: Mapping[str, str | SecretReference] | None = None,
         credentials_v2: Mapping[str, CredentialWithRules] | None = None,
         disk: str | None = None,
         fork_from_disk: str | None = None,
@@ -61,7 +61,8 @@ class AsyncSandboxes:
         - `env`: environment variables of its processes, which the service stores encrypted and never returns
         - `cwd`: where its processes and relative paths of files start
         - `network` or `network_profile`: what it may connect to
-        - `credentials`, `credentials_v2`: secrets by service, which the host adds to its requests
+        - `credentials`, `credentials_v2`: secrets by service, which the host adds to its requests; in place of a
+          secret, `{"secret": name}` refers to one of `client.secrets`
         - `disk`: persistent disk at `/workspace`; with `fork_from_disk` and `disk_snapshot`, name of the new disk
         - `keep`: the end of a block does not destroy it
         - `idempotency_key`: for 24 hours the service carries out calls with the same key only once
@@ -110,7 +111,7 @@ class AsyncSandboxes:
         cwd: str | Unset | None = UNSET,
         network: NetworkRules | None = None,
         network_profile: str | None = None,
-        credentials: Mapping[str, str] | None = None,
+        credentials: Mapping[str, str | SecretReference] | None = None,
         credentials_v2: Mapping[str, CredentialWithRules] | None = None,
         disk: str | None = None,
         keep: bool = False,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import httpx
@@ -24,6 +25,7 @@ from coppice._core.answers import (
     parse_answer,
     too_large,
 )
+from coppice._core.byte_range import ByteRange, RangeCutter
 from coppice._core.call import SLOW_CALL_S, Call, Deadline
 from coppice._core.retry import build_connection_error, retry_delay_s
 from coppice._core.settings import Settings
@@ -34,6 +36,7 @@ Value = TypeVar("Value")
 # Below the service's own limit, so that the client does not send a request on a connection that is being closed.
 _KEEP_ALIVE_S = 4.0
 _SWITCHING_PROTOCOLS = 101
+_PARTIAL_CONTENT = 206
 
 
 class AsyncTransport:
@@ -105,6 +108,14 @@ class AsyncTransport:
         """Sends a request and returns the body of its answer as a stream."""
         response = await self._send(call, Deadline(call.label, self._timeout_of(call)))
         return AsyncByteStream(response, call, call.stall_s or self._timeout_of(call))
+
+    async def call_range(self, call: Call, wanted: ByteRange) -> AsyncByteStream:
+        """Does the same for a part of the body."""
+        call = replace(call, headers={**call.headers, **wanted.headers})
+        response = await self._send(call, Deadline(call.label, self._timeout_of(call)))
+        # The service sends all of a file that the kernel generates.
+        cutter = None if response.status_code == _PARTIAL_CONTENT else RangeCutter(wanted)
+        return AsyncByteStream(response, call, self._timeout_of(call), cutter)
 
     async def call_upgrade(self, call: Call) -> httpx.Response:
         """Sends a request for another protocol, and returns the answer with the connection."""

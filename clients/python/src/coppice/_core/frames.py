@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from dataclasses import dataclass
@@ -27,6 +28,16 @@ class OutputChunk:
     """Stream to which the command wrote."""
     data: str
     """Text, cut between characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBytes:
+    """A piece of the output of a command, as the bytes that it wrote."""
+
+    type: StreamName
+    """Stream to which the command wrote."""
+    data: bytes
+    """Bytes, cut anywhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +122,17 @@ def parse_exec_frame(text: str | bytes, label: str, status: int) -> OutputChunk 
             return OutputChunk(frame["type"], read_text(frame["data"]))
         return parse_exit(frame) if frame["type"] == "exit" else None
     except (KeyError, TypeError, ValueError) as error:
+        raise invalid_frame(label, status, error) from error
+
+
+def parse_bytes_frame(text: str | bytes, label: str, status: int) -> OutputBytes | CommandExit | None:
+    """Does the same as `parse_exec_frame` for a frame with output in base64."""
+    frame = parse_exec_frame(text, label, status)
+    if not isinstance(frame, OutputChunk):
+        return frame
+    try:
+        return OutputBytes(frame.type, base64.b64decode(frame.data, validate=True))
+    except ValueError as error:
         raise invalid_frame(label, status, error) from error
 
 

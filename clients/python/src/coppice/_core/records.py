@@ -43,6 +43,8 @@ def _record_reader(kind: type[Any]) -> _Reader:
 
 
 def _reader(hint: Any) -> _Reader:
+    if hint is Any:
+        return lambda value, _: value
     if isinstance(hint, types.UnionType):
         [inner] = [one for one in typing.get_args(hint) if one is not types.NoneType]
         read_inner = _reader(inner)

@@ -8,6 +8,7 @@ from types import TracebackType
 
 import httpx
 
+from coppice._core.byte_range import RangeCutter
 from coppice._core.call import Call
 from coppice._core.lines import EventSplitter, LineSplitter
 from coppice._core.retry import build_connection_error
@@ -22,15 +23,21 @@ class ByteStream:
                 file.write(chunk)
     """
 
-    def __init__(self, response: httpx.Response, call: Call, stall_s: float) -> None:
+    def __init__(self, response: httpx.Response, call: Call, stall_s: float, cutter: RangeCutter | None = None) -> None:
         self._response = response
         self._call = call
         self._stall_s = stall_s
+        self._cutter = cutter
 
     def __iter__(self) -> Iterator[bytes]:
         """Yields pieces of any size. Raises `CoppiceError` if the connection breaks."""
         try:
-            yield from self._response.iter_bytes()
+            for chunk in self._response.iter_bytes():
+                part = chunk if self._cutter is None else self._cutter.take(chunk)
+                if part:
+                    yield part
+                if self._cutter is not None and self._cutter.is_done:
+                    return
         except httpx.HTTPError as error:
             raise build_connection_error(self._call, error, self._stall_s) from error
         finally:

@@ -21,6 +21,7 @@ from coppice._sync.paged_list import PagedList
 from coppice._sync.registries import Registries
 from coppice._sync.runtime import StreamTransport
 from coppice._sync.sandboxes import Sandboxes
+from coppice._sync.secrets import Secrets
 from coppice._sync.snapshots import Snapshots
 from coppice._sync.transport import Transport
 from coppice.errors import CoppiceError
@@ -62,6 +63,8 @@ class Coppice(Disks):
     """Lists images and prepares them ahead of their first use."""
     registries: Registries
     """Stores credentials for private image registries."""
+    secrets: Secrets
+    """Stores secrets under names, for the credentials of sandboxes."""
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class Coppice(Disks):
         self.snapshots = Snapshots(self._transport)
         self.images = Images(self._transport)
         self.registries = Registries(self._transport)
+        self.secrets = Secrets(self._transport)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.base_url}>"

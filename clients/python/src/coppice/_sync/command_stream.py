@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
+from typing import Generic, TypeVar
 
 from coppice._core.call import Call
 from coppice._core.frames import (
     MAX_FRAME_LENGTH,
     CollectedOutput,
     CommandExit,
+    OutputBytes,
     OutputChunk,
     ended_early,
+    parse_bytes_frame,
     parse_exec_frame,
 )
 from coppice._sync.byte_stream import ByteStream
@@ -20,39 +23,37 @@ from coppice._sync.runtime import Listener, call_listener
 from coppice._sync.transport import Transport
 from coppice.models import ExecResult
 
+Piece = TypeVar("Piece")
 
-class CommandStream:
-    """The output of a command that runs while it is read. Closing the stream kills the command.
 
-    Example:
-        with sandbox.stream("npm run build", timeout=600) as output:
-            for chunk in output:
-                print(chunk.data, end="")
-        print(output.exit)
-    """
+class CommandFrames(Generic[Piece]):
+    """The frames of a command that runs while they are read."""
 
     exit: CommandExit | None
     """How the command ended. None until all output was read."""
 
-    def __init__(self, transport: Transport, call: Call) -> None:
+    def __init__(
+        self, transport: Transport, call: Call, parse: Callable[[str, str, int], Piece | CommandExit | None]
+    ) -> None:
         self.exit = None
         self._transport = transport
         self._call = call
+        self._parse = parse
         self._has_begun = False
         self._stream: ByteStream | None = None
 
-    def __iter__(self) -> Iterator[OutputChunk]:
+    def __iter__(self) -> Iterator[Piece]:
         """Starts the command and yields its output. There may be one loop.
 
         Raises `CoppiceError`; the code is `connection_failed` if the stream ends before the command.
         """
         if self._has_begun:
-            raise RuntimeError("the output of this command was already read: call stream() for another run")
+            raise RuntimeError("the output of this command was already read: start another stream to run it again")
         self._has_begun = True
         self._stream = self._transport.call_stream(self._call)
         try:
             for data in self._stream.events(MAX_FRAME_LENGTH):
-                frame = parse_exec_frame(data, self._call.label, 200)
+                frame = self._parse(data, self._call.label, 200)
                 if isinstance(frame, CommandExit):
                     self.exit = frame
                     return
@@ -67,13 +68,43 @@ class CommandStream:
         if self._stream is not None:
             self._stream.close()
 
-    def __enter__(self) -> CommandStream:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+class CommandStream(CommandFrames[OutputChunk]):
+    """The output of a command that runs while it is read. Closing the stream kills the command.
+
+    Example:
+        with sandbox.stream("npm run build", timeout=600) as output:
+            for chunk in output:
+                print(chunk.data, end="")
+        print(output.exit)
+    """
+
+    def __init__(self, transport: Transport, call: Call) -> None:
+        super().__init__(transport, call, parse_exec_frame)
+
+    def __enter__(self) -> CommandStream:
+        return self
+
+
+class CommandByteStream(CommandFrames[OutputBytes]):
+    """The output of a command as bytes. Closing the stream kills the command.
+
+    Example:
+        with sandbox.stream_bytes("tar -cz /workspace") as output:
+            for chunk in output:
+                print(chunk.type, len(chunk.data))
+    """
+
+    def __init__(self, transport: Transport, call: Call) -> None:
+        super().__init__(transport, call, parse_bytes_frame)
+
+    def __enter__(self) -> CommandByteStream:
+        return self
 
 
 def exec_with_listeners(output: CommandStream, on_stdout: Listener | None, on_stderr: Listener | None) -> ExecResult:

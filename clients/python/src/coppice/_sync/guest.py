@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from coppice._core.answers import MAX_BUFFERED_BYTES, too_large
+from coppice._core.byte_range import ByteRange
 from coppice._core.call import Call, encode_json, json_call
 from coppice._core.frames import CommandExit, OutputChunk
 from coppice._core.paths import (
@@ -23,7 +25,7 @@ from coppice._streams.messages import TerminalExit, parse_spawn_message, parse_t
 from coppice._streams.shell_runs import ShellFrame, parse_shell_frame
 from coppice._streams.stream_connection import StreamRequest
 from coppice._sync.byte_stream import ByteStream
-from coppice._sync.command_stream import CommandStream, exec_with_listeners
+from coppice._sync.command_stream import CommandByteStream, CommandStream, exec_with_listeners
 from coppice._sync.commands import SandboxCommands
 from coppice._sync.files import SandboxFiles
 from coppice._sync.interactive.shell import Shell
@@ -107,6 +109,29 @@ class SandboxGuest:
         """
         call = self._exec_call("exec/stream", command, timeout, cwd=cwd, env=env, user=user, stdin=stdin)
         return CommandStream(self._transport, call)
+
+    def stream_bytes(
+        self,
+        command: str,
+        *,
+        timeout: int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: str | None = None,
+    ) -> CommandByteStream:
+        """Does the same as `stream()`, and yields the output as the bytes that the command wrote.
+
+        It is for output that is not UTF-8.
+
+        Example:
+            with sandbox.stream_bytes("tar -cz /workspace") as output:
+                for chunk in output:
+                    if chunk.type == "stdout":
+                        file.write(chunk.data)
+        """
+        call = self._exec_call("exec/stream", command, timeout, cwd=cwd, env=env, user=user, stdin=stdin)
+        return CommandByteStream(self._transport, replace(call, query=build_query({"encoding": "base64"})))
 
     def spawn(
         self,
@@ -222,17 +247,21 @@ class SandboxGuest:
                     raise too_large(max_bytes)
         return bytes(body)
 
-    def download_stream(self, path: str) -> ByteStream:
-        """Reads a file of any size as a stream of bytes.
+    def download_stream(self, path: str, *, offset: int = 0, length: int | None = None) -> ByteStream:
+        """Reads a file of any size, or a part of it, as a stream of bytes.
+
+        The part begins at byte `offset`, from 0 on, and has at most `length` bytes. Raises `CoppiceError` with code
+        `range_not_satisfiable` if it begins at or after the end of the file.
 
         Example:
-            with sandbox.download_stream("/workspace/big.tar") as stream:
+            with sandbox.download_stream("/workspace/big.tar", offset=1_000_000) as stream:
                 for chunk in stream:
                     file.write(chunk)
         """
+        wanted = ByteRange(offset, length)
         query = build_query({"path": path})
         call = Call(method="GET", path=f"{self._path}/files/download", query=query, idempotent=True)
-        return self._transport.call_stream(call)
+        return self._transport.call_range(call, wanted)
 
     def list_files(self, path: str, *, limit: int | None = None) -> PagedList[FileEntry]:
         """Lists a directory, sorted by name. `limit` is the maximum number of entries over all pages.

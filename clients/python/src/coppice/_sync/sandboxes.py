@@ -15,7 +15,7 @@ from coppice._sync.creation import create_sandbox, parse_sandbox
 from coppice._sync.paged_list import PagedList
 from coppice._sync.sandbox import Sandbox
 from coppice._sync.transport import Transport
-from coppice.models import CredentialWithRules, NetworkRules
+from coppice.models import CredentialWithRules, NetworkRules, SecretReference
 
 DEFAULT_IMAGE = "node:22-slim"
 
@@ -43,7 +43,7 @@ class Sandboxes:
         cwd: str | None = None,
         network: NetworkRules | None = None,
         network_profile: str | None = None,
-        credentials: Mapping[str, str] | None = None,
+        credentials: Mapping[str, str | SecretReference] | None = None,
         credentials_v2: Mapping[str, CredentialWithRules] | None = None,
         disk: str | None = None,
         fork_from_disk: str | None = None,
@@ -62,7 +62,8 @@ class Sandboxes:
         - `env`: environment variables of its processes, which the service stores encrypted and never returns
         - `cwd`: where its processes and relative paths of files start
         - `network` or `network_profile`: what it may connect to
-        - `credentials`, `credentials_v2`: secrets by service, which the host adds to its requests
+        - `credentials`, `credentials_v2`: secrets by service, which the host adds to its requests; in place of a
+          secret, `{"secret": name}` refers to one of `client.secrets`
         - `disk`: persistent disk at `/workspace`; with `fork_from_disk` and `disk_snapshot`, name of the new disk
         - `keep`: the end of a block does not destroy it
         - `idempotency_key`: for 24 hours the service carries out calls with the same key only once
@@ -111,7 +112,7 @@ class Sandboxes:
         cwd: str | Unset | None = UNSET,
         network: NetworkRules | None = None,
         network_profile: str | None = None,
-        credentials: Mapping[str, str] | None = None,
+        credentials: Mapping[str, str | SecretReference] | None = None,
         credentials_v2: Mapping[str, CredentialWithRules] | None = None,
         disk: str | None = None,
         keep: bool = False,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import httpx
@@ -22,6 +23,7 @@ from coppice._core.answers import (
     parse_answer,
     too_large,
 )
+from coppice._core.byte_range import ByteRange, RangeCutter
 from coppice._core.call import SLOW_CALL_S, Call, Deadline
 from coppice._core.retry import build_connection_error, retry_delay_s
 from coppice._core.settings import Settings
@@ -35,6 +37,7 @@ Value = TypeVar("Value")
 # Below the service's own limit, so that the client does not send a request on a connection that is being closed.
 _KEEP_ALIVE_S = 4.0
 _SWITCHING_PROTOCOLS = 101
+_PARTIAL_CONTENT = 206
 
 
 class Transport:
@@ -106,6 +109,14 @@ class Transport:
         """Sends a request and returns the body of its answer as a stream."""
         response = self._send(call, Deadline(call.label, self._timeout_of(call)))
         return ByteStream(response, call, call.stall_s or self._timeout_of(call))
+
+    def call_range(self, call: Call, wanted: ByteRange) -> ByteStream:
+        """Does the same for a part of the body."""
+        call = replace(call, headers={**call.headers, **wanted.headers})
+        response = self._send(call, Deadline(call.label, self._timeout_of(call)))
+        # The service sends all of a file that the kernel generates.
+        cutter = None if response.status_code == _PARTIAL_CONTENT else RangeCutter(wanted)
+        return ByteStream(response, call, self._timeout_of(call), cutter)
 
     def call_upgrade(self, call: Call) -> httpx.Response:
         """Sends a request for another protocol, and returns the answer with the connection."""

@@ -91,7 +91,28 @@ class CredentialInfo:
     service: str
     endpoints: list[CredentialEndpoint] | None = None
     """None allows any request."""
+    secret: str | None = None
+    """Name of the secret of the organization; None if the credential has a value of its own."""
     updated_at: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SecretInfo:
+    """A secret that the service stores for your organization, without its value."""
+
+    name: str
+    version: int
+    """1 for the first value; each PUT adds 1."""
+    sandboxes: int
+    """Sandboxes that have not ended and whose credentials name the secret."""
+    outdated_sandboxes: int
+    """
+    Those of them that run and may still use an earlier value. They get the current one in a few seconds; wait for 0
+    before you revoke an earlier value at its service. A hibernated sandbox gets it at its resume.
+    """
+    created_at: str
+    updated_at: str
+    """Time of the last PUT."""
 
 
 class NetworkRules(TypedDict, total=False):
@@ -115,10 +136,17 @@ class CredentialEndpointInput(TypedDict):
     """
 
 
+class SecretReference(TypedDict):
+    """Takes the place of a secret in credentials."""
+
+    secret: str
+    """Name of a secret that the organization has stored."""
+
+
 class CredentialWithRules(TypedDict):
     """A secret, and the requests it may sign."""
 
-    key: str
-    """Stored encrypted, never shown, and never present in the sandbox."""
+    key: str | SecretReference
+    """The secret itself, or the name of a secret of the organization."""
     endpoints: list[CredentialEndpointInput]
     """Requests for which the key may be used. Empty allows none."""
