@@ -29,6 +29,7 @@ test('each file is found under the path of its page', async () => {
   const home = documentation?.find('/docs');
   assert.equal(home?.type, 'text/html; charset=utf-8');
   assert.equal(String(home && (await unpack(home))), 'home');
+  assert.equal(home && (await unpack(home)), home && (await unpack(home)), 'answers share the content');
   assert.equal(documentation?.find('/docs/data.json')?.type, 'application/json; charset=utf-8');
   assert.equal(documentation?.find('/docs.html'), undefined);
 });

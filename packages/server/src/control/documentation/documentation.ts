@@ -57,9 +57,17 @@ export class Documentation {
   }
 }
 
-/** Returns the content of a file, for clients that do not accept gzip. */
-export async function unpack({ compressed }: DocumentationFile): Promise<Buffer> {
-  return promisify(gunzip)(compressed, { maxOutputLength: MAX_FILE_BYTES });
+const unpacked = new WeakMap<DocumentationFile, Promise<Buffer>>();
+
+/**
+ * Returns the content of a file, for clients that do not accept gzip. All answers share it: a client that asks often and
+ * reads nothing must not fill the memory.
+ */
+export function unpack(file: DocumentationFile): Promise<Buffer> {
+  const content =
+    unpacked.get(file) ?? promisify(gunzip)(file.compressed, { maxOutputLength: MAX_FILE_BYTES });
+  unpacked.set(file, content);
+  return content;
 }
 
 /** Reads the documentation. A service without it still serves everything else, so a fault is only logged. */

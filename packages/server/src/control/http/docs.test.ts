@@ -2,7 +2,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request as sendRequest, type IncomingMessage } from 'node:http';
+import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { exampleBody, exampleQuery } from '../../../../docs-site/src/api/curl-example.ts';
@@ -51,6 +53,25 @@ test('pages need no key and say what they are', async () => {
     assert.equal(status, 200, path);
     assert.equal(headers['content-type'], 'text/html; charset=utf-8');
     assert.match(body.toString(), /^<!doctype html>/u);
+  }
+});
+
+test('a client that asks often and reads nothing fills no memory', async () => {
+  const { hostname, port } = new URL(site.harness.address);
+  const page = (await get('/docs')).body.toString();
+  const [index] = /\/docs\/assets\/search[\w.-]+\.json/u.exec(page) ?? [await findAsset('js')];
+  for (const path of [index ?? '', '/openapi.json']) {
+    const { length } = (await get(path)).body;
+    const count = Math.ceil((200 << 20) / length);
+    const { arrayBuffers } = process.memoryUsage();
+    const client = connect(Number(port), hostname);
+    await once(client, 'connect');
+    client.pause();
+    client.write(`GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`.repeat(count));
+    await delay(2000);
+    const grown = process.memoryUsage().arrayBuffers - arrayBuffers;
+    client.destroy();
+    assert.ok(grown < 50 << 20, `${path}: ${grown} bytes for ${count} answers of ${length}`);
   }
 });
 

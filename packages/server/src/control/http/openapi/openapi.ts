@@ -48,6 +48,8 @@ export async function addOpenApi(app: App, version: string): Promise<void> {
     transform: describeRoute,
     transformObject: (document) => finishDocument(jsonSchemaTransformObject(document)),
   });
+  // All answers share it: a client that asks often and reads nothing must not fill the memory.
+  let content: Buffer | undefined;
   app.route({
     method: 'GET',
     url: '/openapi.json',
@@ -57,10 +59,9 @@ export async function addOpenApi(app: App, version: string): Promise<void> {
       security: [],
       response: { 200: z.looseObject({ openapi: z.string() }).describe('An OpenAPI 3.1 document.') },
     },
-    handler: async (_request, reply) =>
-      reply
-        .type('application/json; charset=utf-8')
-        .serializer(JSON.stringify)
-        .send(app.swagger() as never),
+    handler: async (_request, reply) => {
+      content ??= Buffer.from(JSON.stringify(app.swagger()));
+      return reply.type('application/json; charset=utf-8').send(content as never);
+    },
   });
 }
