@@ -6,6 +6,7 @@ import { fileHash, sourceHash } from './hash.mjs';
 import { REPOSITORY } from './paths.mjs';
 import { say } from './report.mjs';
 import { run } from './run-command.mjs';
+import { describeError } from './setup-error.mjs';
 
 const BUILDER = join(REPOSITORY, 'packages', 'docs-site', 'src', 'write-site.ts');
 const BUILD_TIMEOUT_MS = 5 * 60_000;
@@ -25,17 +26,27 @@ async function buildRecipe() {
 }
 
 /**
+ * A page with a fault must not keep the service from starting: if the build fails, an earlier one is used, or none.
  * @param {string} node
- * @returns {Promise<string>} the directory
+ * @param {{ isRequired: boolean }} options  `isRequired`: a build that fails is an error
+ * @returns {Promise<string | undefined>} the directory
  */
-export async function ensureDocumentation(node) {
-  return ensureArtefact({
+export async function ensureDocumentation(node, { isRequired }) {
+  const artefact = {
     kind: 'docs',
     kept: KEPT_BUILDS,
+    olderWill: !isRequired,
     recipe: await buildRecipe(),
-    build: async (target) => {
+    build: async (/** @type {string} */ target) => {
       say('building the documentation');
       await run(node, [BUILDER, target], { step: 'building the documentation', timeoutMs: BUILD_TIMEOUT_MS });
     },
-  });
+  };
+  try {
+    return await ensureArtefact(artefact);
+  } catch (error) {
+    if (isRequired) throw error;
+    say(`${describeError(error)}\n  the service starts without the documentation at /docs`);
+    return undefined;
+  }
 }

@@ -13,7 +13,7 @@ import { manifestPath } from './paths.mjs';
  * @property {{ path: string }} capture  the program that writes the memory of VMs to files
  * @property {{ path: string }} hostctl  the program that asks the kernel for the runner
  * @property {{ path: string }} blocks  the server of persistent disks
- * @property {{ path: string }} docs  the documentation: a directory
+ * @property {{ path: string }} [docs]  the documentation: a directory; absent if it could not be built
  * @property {{ layout_path: string, reference: string }} base_image
  * @property {{ path: string, version: string }} qemu
  * @property {{ path: string }} tar2sqfs

@@ -94,7 +94,7 @@ async function setUpLocked(options) {
   const node = getNode();
   const service = await ensureServiceProgram(node);
   await ensureCommandLine(node);
-  const docsPath = await ensureDocumentation(node);
+  const docsPath = await ensureDocumentation(node, { isRequired: options.tests === true });
   const getGo = () => getTool(tools, 'go').path;
   const agentPath = await ensureGoProgram('agent', getGo);
   const jailPath = await ensureGoProgram('jail', getGo);
@@ -119,7 +119,7 @@ async function setUpLocked(options) {
     capture: { path: capturePath },
     hostctl: { path: hostctlPath },
     blocks: { path: blocksPath },
-    docs: { path: docsPath },
+    ...(docsPath === undefined ? {} : { docs: { path: docsPath } }),
     base_image: { layout_path: baseImage.layoutPath, reference: baseImage.reference },
     qemu: { path: qemu.path, version: qemu.version },
     tar2sqfs: path('tar2sqfs'),
