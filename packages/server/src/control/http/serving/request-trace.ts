@@ -9,8 +9,8 @@ import { isTracing, runInSpan, startRequest } from '../../../lib/tracing/tracing
 import type { App } from '../app.ts';
 import type { HttpParts } from '../parts.ts';
 
-/** Requests of monitoring, which come every few seconds and do nothing. */
-const UNTRACED_ROUTES = new Set(['/healthz', '/metrics']);
+/** Requests of monitoring, which come every few seconds, and files for everyone: they do nothing. */
+const UNTRACED_ROUTES = new Set(['/docs', '/docs/*', '/healthz', '/metrics', '/openapi.json']);
 const METHODS: ReadonlySet<string> = new Set([
   'GET',
   'HEAD',
