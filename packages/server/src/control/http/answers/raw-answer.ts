@@ -2,6 +2,9 @@
 import type { OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { FastifyReply } from 'fastify';
 
+/** A pipeline alone adds several of one event to what hooks, limits and the log listen for. */
+const MAX_LISTENERS = 30;
+
 /**
  * Sends the head, with the headers that hooks have set. It throws only while Fastify can still answer with an error.
  * After it, a failure can only break off the answer, and the caller must do that.
@@ -14,6 +17,7 @@ export function beginRawAnswer(
   const { raw } = reply;
   raw.writeHead(status, { ...toHeaders(reply), ...headers });
   reply.hijack();
+  raw.setMaxListeners(MAX_LISTENERS);
   raw.on('error', (error) => reply.log.debug({ err: error }, 'an answer broke'));
   return raw;
 }
