@@ -13,6 +13,7 @@ import pytest
 
 import coppice
 from coppice._sync.commands import SandboxCommands
+from coppice._sync.events.webhooks import Webhooks
 from coppice._sync.sandboxes import Sandboxes
 from coppice._sync.snapshots import Snapshots
 
@@ -36,6 +37,7 @@ CLASSES = {
     "images": ["images.ts"],
     "registries": ["registries.ts"],
     "secrets": ["secrets.ts"],
+    "webhooks": ["webhooks/webhooks.ts"],
 }
 # They make a client of their own, for which Python has `Coppice().sandboxes`.
 ABSENT = {"Sandbox.create", "Sandbox.get", "Sandbox.restore"}
@@ -85,6 +87,13 @@ OPTIONS: dict[tuple[str, str], Callable[..., object]] = {
     ("streams/terminal.ts", "TerminalOptions"): coppice.Sandbox.terminal,
     ("commands/sandbox-commands.ts", "StartCommandOptions"): SandboxCommands.start,
     ("commands/sandbox-commands.ts", "ListCommandsOptions"): SandboxCommands.list,
+    ("events/events.ts", "EventsOptions"): coppice.Coppice.events,
+    ("events/events.ts", "ListEventsOptions"): coppice.Coppice.list_events,
+    ("webhooks/webhooks.ts", "CreateWebhookOptions"): Webhooks.create,
+    ("webhooks/webhooks.ts", "WebhookOptions"): Webhooks.update,
+    ("webhooks/webhooks.ts", "RotateWebhookOptions"): Webhooks.rotate_secret,
+    ("webhooks/webhooks.ts", "ListDeliveriesOptions"): Webhooks.deliveries,
+    ("webhooks/verify-webhook.ts", "VerifyWebhookOptions"): coppice.verify_webhook,
 }
 
 
