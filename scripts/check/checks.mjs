@@ -70,6 +70,11 @@ async function listChecks() {
       '-p',
       'packages/sdk/tsconfig.test.json',
     ]),
+    nodeCheck('types of the client’s mock (tsc)', 'tsc', [
+      '--noEmit',
+      '-p',
+      'packages/sdk/tsconfig.mock.json',
+    ]),
     nodeCheck('types of the command line (tsc)', 'tsc', ['--noEmit', '-p', 'packages/cli']),
     nodeCheck('types of the documentation (tsc)', 'tsc', ['--noEmit', '-p', 'packages/docs-site']),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),

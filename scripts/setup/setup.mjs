@@ -23,6 +23,7 @@ import { describeError, SetupError } from './setup-error.mjs';
 import { ensureSystemPackages } from './packages/system-packages.mjs';
 import { ensureApiTests } from './test-tools/api-tests.mjs';
 import { ensureObjectServer } from './test-tools/object-server.mjs';
+import { ensureRuntimes } from './test-tools/runtimes.mjs';
 import { ensurePythonClientTools } from './test-tools/python-client.mjs';
 
 /**
@@ -38,6 +39,7 @@ import { ensurePythonClientTools } from './test-tools/python-client.mjs';
  * @property {string} [packagedPostgres]  npm's PostgreSQL, for tests: a directory of programs
  * @property {string} [apiTests]  for tests: a Python interpreter that has schemathesis
  * @property {string} [objectServer]  for tests: path of an S3 server
+ * @property {string} [runtimes]  for tests: a directory with the programs in which the client is tested
  * @property {string} [pythonClient]  for tests: a Python interpreter that has what the Python client needs
  * @property {() => string} getGo  path of Go; throws SetupError if it is missing, which is possible only without root
  *
@@ -153,6 +155,7 @@ async function ensureTestTools(tools, getGo) {
     packagedPostgres: await ensurePackagedPostgres(),
     apiTests: await ensureApiTests(getTool(tools, 'python')),
     objectServer: await ensureObjectServer(getGo),
+    runtimes: await ensureRuntimes(),
     pythonClient: await ensurePythonClientTools(),
   };
 }

@@ -38,6 +38,7 @@ test('every command has a help with an example that begins with its own name', (
     for (const global of ['--profile', '--url', '--json'])
       assert.ok(help.includes(global), `${leaf.name()}: ${global}`);
   }
+  assert.equal(readHelp(program).split('--profile <name>').length - 1, 1, 'lists an option once');
 });
 
 test('one word is a line for the shell; several words reach the program unchanged', () => {

@@ -100,9 +100,9 @@ function addAdmin(program: Command): void {
     });
 }
 
-/** The program's own `--version` is not known after the name of a command. */
-function listGlobalOptions(): Option[] {
-  return globalOptions();
+/** The program's own `--version` is not known after the name of a command. Its own help lists them as its options. */
+function listGlobalOptions({ parent }: Command): Option[] {
+  return parent === null ? [] : globalOptions();
 }
 
 /** Names and arguments without "[options]", which every command has. */

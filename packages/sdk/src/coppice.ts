@@ -36,6 +36,7 @@ import type { EventInfo, LostEvents } from './events/event-record.ts';
 import { listEvents, readEvents, type EventsOptions, type ListEventsOptions } from './events/events.ts';
 import { fetchNetworkProfiles, type NetworkProfile } from './egress.ts';
 import { Images } from './images.ts';
+import { describeObject, INSPECT, type InspectArguments } from './transport/inspect.ts';
 import type { PagedList } from './transport/paged-list.ts';
 import { Registries } from './registries.ts';
 import { Secrets } from './secrets.ts';
@@ -83,6 +84,10 @@ export class Coppice {
     this.registries = new Registries(transport);
     this.secrets = new Secrets(transport);
     this.webhooks = new Webhooks(transport);
+  }
+
+  [INSPECT](...print: InspectArguments): string {
+    return describeObject('Coppice', { baseUrl: this.baseUrl }, print);
   }
 
   /**

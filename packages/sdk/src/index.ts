@@ -32,6 +32,7 @@ export type {
 } from './disks.ts';
 export { DEFAULT_IMAGE } from './sandbox/lifecycle.ts';
 export type { CreateOptions } from './sandbox/lifecycle.ts';
+export type { GetOrCreateOptions } from './sandbox/get-or-create.ts';
 export type {
   CredentialEndpoint,
   CredentialInfo,
@@ -47,6 +48,7 @@ export type {
 export type { EventInfo, LostEvents } from './events/event-record.ts';
 export type { EventsOptions, ListEventsOptions } from './events/events.ts';
 export { CoppiceError } from './transport/errors.ts';
+export type { ClientErrorCode, ErrorCode, ServiceErrorCode } from './transport/errors.ts';
 export { Command, type CommandInputOptions } from './commands/command.ts';
 export type { CommandOutput, CommandOutputOptions } from './commands/command-output.ts';
 export type { CommandInfo, CommandState } from './commands/command-record.ts';
@@ -92,6 +94,7 @@ export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';
 export { Sandbox } from './sandbox/sandbox.ts';
 export type { DestroyResult, SandboxDiskInfo, SandboxInfo, SandboxStatus } from './sandbox/sandbox-record.ts';
 export type { SandboxEgress } from './sandbox/sandbox-egress.ts';
+export type { SandboxLife } from './sandbox/sandbox-life.ts';
 export type { SandboxGuest } from './sandbox/sandbox-guest.ts';
 export type { ForkOptions } from './sandbox/forks.ts';
 export type { ResumeOptions } from './sandbox/lifecycle.ts';

@@ -42,7 +42,7 @@ export class Registries {
    * `registry` is `host` or `host:port`, or `docker.io` for image references without a registry.
    *
    * @example
-   * await client.registries.set('ghcr.io', { username: 'robot', password: process.env.REGISTRY_TOKEN });
+   * await client.registries.set('ghcr.io', { username: 'robot', password: process.env.REGISTRY_TOKEN ?? '' });
    */
   async set(registry: string, login: RegistryLogin, options: CallOptions = {}): Promise<RegistryInfo> {
     const answer = await this.#transport.callJson(

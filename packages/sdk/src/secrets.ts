@@ -38,7 +38,7 @@ export class Secrets {
    * request on, hibernated ones from their resume. The name has 1–40 of a–z, 0–9, `-` and `_`.
    *
    * @example
-   * await client.secrets.set('openai-production', process.env.OPENAI_API_KEY);
+   * await client.secrets.set('openai-production', process.env.OPENAI_API_KEY ?? '');
    * await client.sandboxes.create({ credentials: { openai: { secret: 'openai-production' } } });
    */
   async set(name: string, value: string, options: CallOptions = {}): Promise<SecretInfo> {

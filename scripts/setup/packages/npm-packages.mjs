@@ -62,7 +62,8 @@ export async function ensureNpmPackages() {
   }
 }
 
-function npmVariables() {
+/** Returns the variables by which an npm that started this process would override settings of another one. */
+export function npmVariables() {
   return Object.keys(process.env).filter((name) => /^npm_(package|lifecycle|command)_?/.test(name));
 }
 

@@ -14,9 +14,13 @@ export function toolsEnvironment({ service, packagedPostgres, objectServer, pyth
 
 /**
  * Returns the variables by which unit tests find what set-up prepared.
- * @param {Pick<import('../../setup/setup.mjs').SetupResult, 'apiTests' | 'objectServer'>} tools
+ * @param {Pick<import('../../setup/setup.mjs').SetupResult, 'apiTests' | 'objectServer' | 'runtimes'>} tools
  * @returns {NodeJS.ProcessEnv}
  */
-export function unitEnvironment({ apiTests, objectServer }) {
-  return { COPPICE_TEST_API_PYTHON: apiTests, COPPICE_TEST_OBJECT_SERVER: objectServer };
+export function unitEnvironment({ apiTests, objectServer, runtimes }) {
+  return {
+    COPPICE_TEST_API_PYTHON: apiTests,
+    COPPICE_TEST_OBJECT_SERVER: objectServer,
+    COPPICE_TEST_RUNTIMES: runtimes,
+  };
 }

@@ -81,11 +81,11 @@ test('quantities are short', () => {
 });
 
 test('a failure is one line with the next step, and with the id of the request if the service failed', () => {
-  const fields = { status: 0, code: 'connection_refused' };
+  const fields = { status: 0, code: 'connection_refused' } as const;
   assert.match(
     describeFailure(new CoppiceError('no connection', fields)),
     /^no connection; check that the service runs/u,
   );
-  const broken = { status: 500, code: 'internal', requestId: 'req1', detail: 'it\nbroke' };
+  const broken = { status: 500, code: 'internal', requestId: 'req1', detail: 'it\nbroke' } as const;
   assert.equal(describeFailure(new CoppiceError('HTTP 500', broken)), 'it\\u{a}broke (request req1)');
 });

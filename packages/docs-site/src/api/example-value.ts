@@ -35,6 +35,7 @@ const BY_NAME: Readonly<Record<string, unknown>> = {
   team_id: 'team0123456789abcdef0123',
   timeout: 300,
   to: '/workspace/final.txt',
+  url: 'https://example.com/hook',
   user: '1000',
   username: 'robot',
   vcpus: 2,

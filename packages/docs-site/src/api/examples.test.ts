@@ -37,6 +37,10 @@ declare global {
   const snapshot: SnapshotInfo;
   function work(given: Sandbox | Sandbox[]): Promise<void>;
   const preview: sdk.PreviewInfo;
+  const request: Request;
+  const webhook: sdk.WebhookInfo;
+  const hook: string;
+  const delivery: sdk.DeliveryInfo;
   namespace NodeJS {
     interface ProcessEnv {
       OPENAI_API_KEY: string;
@@ -110,7 +114,10 @@ async function compile(examples: ReadonlyMap<string, string>): Promise<string> {
         noEmit: true,
         rootDir: '../..',
         allowImportingTsExtensions: true,
-        paths: { '@coppice/sdk': ['../../packages/sdk/src/index.ts'] },
+        paths: {
+          '@coppice/sdk': ['../../packages/sdk/src/index.ts'],
+          '@coppice/sdk/mock': ['../../packages/sdk/src/mock/index.ts'],
+        },
       },
       include: ['.'],
       exclude: [],

@@ -6,7 +6,7 @@ import { cacheJsonSchema, type CachedSchema } from './cached-schema.ts';
 /** The part of the client that tools use. */
 type SandboxClient = Pick<Coppice, 'sandboxes'>;
 
-/** What becomes of the sandboxes that calls create. */
+/** Receives the sandboxes that calls create. */
 export interface Creations {
   /** Runs a create, with what follows it: the end of the session waits for it. */
   track: <T>(create: () => Promise<T>) => Promise<T>;

@@ -61,7 +61,7 @@ const LAST_EVENTS = new Set(['sandbox.destroyed', 'sandbox.failed']);
  *
  * @example
  * const verdict = await verifyAudit(sandbox.audit(), teamSecret, { head: await sandbox.auditHead() });
- * if (!verdict.valid) throw new Error(verdict.message);
+ * if (!verdict.valid) console.error(verdict.message);
  */
 export async function verifyAudit(
   entries: Iterable<AuditEntry> | AsyncIterable<AuditEntry>,

@@ -1,6 +1,6 @@
 import type { CallOptions } from '../transport/client-options.ts';
 import { postOnce, type CreateCallOptions } from '../transport/post-once.ts';
-import { CoppiceError, firstBytes, readErrorFields } from '../transport/errors.ts';
+import { CoppiceError, firstBytes, readErrorFields, toCodes } from '../transport/errors.ts';
 import { parseSandboxInfo, type SandboxInfo, type SandboxStatus } from './sandbox-record.ts';
 import type { Sandbox } from './sandbox.ts';
 import { labelOf, type Transport } from '../transport/transport.ts';
@@ -42,6 +42,7 @@ export class ForkError extends CoppiceError {
     super(`${errors.length} of ${all} children could not be made: ${first?.message}`, {
       status: PARTIAL_STATUS,
       code: first?.code ?? 'invalid_response',
+      serviceCode: first?.serviceCode,
       requestId: first?.requestId,
       detail: first?.detail,
     });
@@ -141,7 +142,7 @@ function parseChildError(child: unknown, label: string): CoppiceError | undefine
   const body = firstBytes(new TextEncoder().encode(JSON.stringify(child)));
   return new CoppiceError(`HTTP ${PARTIAL_STATUS} from ${label}: ${body}`, {
     status: PARTIAL_STATUS,
-    code,
+    ...toCodes(code),
     requestId,
     detail: message,
   });

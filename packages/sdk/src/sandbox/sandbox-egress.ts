@@ -1,41 +1,18 @@
 import type { CallOptions } from '../transport/client-options.ts';
-import {
-  fetchCredentials,
-  fetchNetwork,
-  putCredentials,
-  putNetwork,
-  type CredentialInfo,
-  type CredentialOptions,
-  type NetworkInfo,
-  type NetworkRules,
-} from '../egress.ts';
-import { SandboxGuest } from './sandbox-guest.ts';
-import type { Transport } from '../transport/transport.ts';
+import type { CredentialInfo, CredentialOptions, NetworkInfo, NetworkRules } from '../egress.ts';
 
 /**
  * The part of {@link Sandbox} for its outbound network: the network policy, and the secrets that the host adds to
  * requests. Calls reject with {@link CoppiceError}.
  */
-export abstract class SandboxEgress extends SandboxGuest {
-  readonly #transport: Transport;
-  readonly #path: string;
-
-  /** Called by {@link Sandbox} only. `path` is the path of the sandbox below the base URL. */
-  constructor(transport: Transport, path: string) {
-    super(transport, path);
-    this.#transport = transport;
-    this.#path = path;
-  }
-
+export interface SandboxEgress {
   /**
    * Fetches the network policy in force, and counters of the allowed and refused traffic.
    *
    * @example
    * const { network, counters } = await sandbox.network();
    */
-  async network(options: CallOptions = {}): Promise<NetworkInfo> {
-    return fetchNetwork(this.#transport, this.#path, options);
-  }
+  network(options?: CallOptions): Promise<NetworkInfo>;
 
   /**
    * Replaces the network policy with the given rules, or with the profile of the given name. The policy is in force
@@ -49,9 +26,7 @@ export abstract class SandboxEgress extends SandboxGuest {
    * @example
    * await sandbox.setNetwork('locked-down');
    */
-  async setNetwork(network: NetworkRules | string, options: CallOptions = {}): Promise<NetworkInfo> {
-    return putNetwork(this.#transport, { path: this.#path, network }, options);
-  }
+  setNetwork(network: NetworkRules | string, options?: CallOptions): Promise<NetworkInfo>;
 
   /**
    * Lists the services whose requests the host signs with a credential. The list never includes secrets.
@@ -59,21 +34,17 @@ export abstract class SandboxEgress extends SandboxGuest {
    * @example
    * for (const { service, updatedAt } of await sandbox.credentials()) console.log(service, updatedAt);
    */
-  async credentials(options: CallOptions = {}): Promise<CredentialInfo[]> {
-    return fetchCredentials(this.#transport, this.#path, options);
-  }
+  credentials(options?: CallOptions): Promise<CredentialInfo[]>;
 
   /**
    * Replaces all credentials of the sandbox: the named ones are granted, all others are revoked. The change is in force
    * when the call resolves; for a hibernated sandbox, from the resume. Rejects with `TypeError` for an unknown option.
    *
    * @example
-   * await sandbox.setCredentials({ credentials: { openai: process.env.OPENAI_API_KEY } });
+   * await sandbox.setCredentials({ credentials: { openai: process.env.OPENAI_API_KEY ?? '' } });
    *
    * @example
    * await sandbox.setCredentials({ credentials: { openai: { secret: 'openai-production' } } });
    */
-  async setCredentials(credentials: CredentialOptions, options: CallOptions = {}): Promise<CredentialInfo[]> {
-    return putCredentials(this.#transport, { path: this.#path, options: credentials }, options);
-  }
+  setCredentials(credentials: CredentialOptions, options?: CallOptions): Promise<CredentialInfo[]>;
 }

@@ -97,7 +97,7 @@ export class SandboxFiles {
    * Changes the owner: name, uid, `name:group` or `uid:gid`.
    *
    * @example
-   * await sandbox.files.chown('/workspace', 'node', { recursive: true });
+   * await sandbox.files.chown('/workspace', '1000:1000', { recursive: true });
    */
   async chown(path: string, user: string, options: RecursiveOptions = {}): Promise<FileInfo> {
     const { recursive, signal } = options;
@@ -154,7 +154,10 @@ export class SandboxFiles {
    *
    * @example
    * const changes = await sandbox.files.watch('/workspace', { recursive: true });
-   * for await (const { type, path } of changes) console.log(type, path);
+   * for await (const { type, path } of changes) {
+   *   console.log(type, path);
+   *   if (path === '/workspace/done') break;
+   * }
    */
   async watch(
     path: string,

@@ -1,63 +1,35 @@
-import { SandboxCommands } from '../commands/sandbox-commands.ts';
-import {
-  execWithListeners,
-  streamCommand,
-  streamCommandBytes,
-  type CommandExit,
-} from '../streams/command-stream.ts';
+import type { SandboxCommands } from '../commands/sandbox-commands.ts';
+import type { CommandExit } from '../streams/command-stream.ts';
 import type { FileContent } from '../transport/upload.ts';
 import type { CallOptions } from '../transport/client-options.ts';
 import type { OutputBytes, OutputChunk, OutputListeners } from '../streams/collected-output.ts';
-import { execCommand, type ExecOptions, type ExecResult } from '../streams/exec.ts';
-import {
-  downloadBytes,
-  downloadStream,
-  listDirectory,
-  uploadFile,
-  type DownloadOptions,
-  type DownloadStreamOptions,
-  type FileEntry,
-  type ListFilesOptions,
-  type UploadOptions,
-  type UploadResult,
+import type { ExecOptions, ExecResult } from '../streams/exec.ts';
+import type {
+  DownloadOptions,
+  DownloadStreamOptions,
+  FileEntry,
+  ListFilesOptions,
+  UploadOptions,
+  UploadResult,
 } from './files.ts';
 import type { PagedList } from '../transport/paged-list.ts';
-import {
-  buildPortUrl,
-  createPreview,
-  listPreviews,
-  revokePreview,
-  type Preview,
-  type PreviewInfo,
-  type PreviewOptions,
-} from './previews.ts';
-import { SandboxFiles } from './sandbox-files.ts';
-import { openShell, type Shell, type ShellOptions } from '../streams/shell.ts';
-import { spawnCommand, type SpawnedCommand, type SpawnOptions } from '../streams/spawned-command.ts';
-import { openTerminal, type Terminal, type TerminalOptions } from '../streams/terminal.ts';
-import { createTicket, type Ticket, type TicketOptions } from '../streams/tickets.ts';
-import type { Transport } from '../transport/transport.ts';
+import type { Preview, PreviewInfo, PreviewOptions } from './previews.ts';
+import type { SandboxFiles } from './sandbox-files.ts';
+import type { Shell, ShellOptions } from '../streams/shell.ts';
+import type { SpawnedCommand, SpawnOptions } from '../streams/spawned-command.ts';
+import type { Terminal, TerminalOptions } from '../streams/terminal.ts';
+import type { Ticket, TicketOptions } from '../streams/tickets.ts';
 
 /**
  * The part of {@link Sandbox} that acts inside the guest: commands, shells, terminals, files and ports. Calls reject
  * with {@link CoppiceError}, for example with code `invalid_state` when the sandbox is not running, or
  * `guest_unreachable` when its agent does not answer.
  */
-export abstract class SandboxGuest {
+export interface SandboxGuest {
   /** Its commands that outlive their client. */
   readonly commands: SandboxCommands;
   /** Its files, apart from uploads, downloads and lists, which are methods of the sandbox. */
   readonly files: SandboxFiles;
-  readonly #transport: Transport;
-  readonly #path: string;
-
-  /** Called by {@link Sandbox} only. `path` is the path of the sandbox below the base URL. */
-  constructor(transport: Transport, path: string) {
-    this.commands = new SandboxCommands(transport, path);
-    this.files = new SandboxFiles(transport, path);
-    this.#transport = transport;
-    this.#path = path;
-  }
 
   /**
    * Runs a command with `/bin/sh -c` and waits for its end. An exit code other than zero is a result, not an error.
@@ -70,12 +42,7 @@ export abstract class SandboxGuest {
    * @example
    * await sandbox.exec('make', { timeout: 600, onStdout: (text) => process.stdout.write(text) });
    */
-  async exec(command: string, options: ExecOptions & OutputListeners = {}): Promise<ExecResult> {
-    const { onStdout, onStderr, ...rest } = options;
-    if (onStdout === undefined && onStderr === undefined)
-      return execCommand(this.#transport, this.#path, command, rest);
-    return execWithListeners(this.stream(command, rest), { onStdout, onStderr });
-  }
+  exec(command: string, options?: ExecOptions & OutputListeners): Promise<ExecResult>;
 
   /**
    * Runs a command with `/bin/sh -c` and yields its output as it arrives. The return value of the generator says how
@@ -84,20 +51,16 @@ export abstract class SandboxGuest {
    * @example
    * for await (const { type, data } of sandbox.stream('npm run build', { timeout: 600 })) process[type].write(data);
    */
-  stream(command: string, options: ExecOptions = {}): AsyncGenerator<OutputChunk, CommandExit> {
-    return streamCommand(this.#transport, this.#path, command, options);
-  }
+  stream(command: string, options?: ExecOptions): AsyncGenerator<OutputChunk, CommandExit>;
 
   /**
    * Does the same as `stream()`, and yields the output as the bytes that the command wrote: for output that is not UTF-8.
    *
    * @example
    * for await (const { type, data } of sandbox.streamBytes('tar -cz /workspace'))
-   *   if (type === 'stdout') file.write(data);
+   *   if (type === 'stdout') process.stdout.write(data);
    */
-  streamBytes(command: string, options: ExecOptions = {}): AsyncGenerator<OutputBytes, CommandExit> {
-    return streamCommandBytes(this.#transport, this.#path, command, options);
-  }
+  streamBytes(command: string, options?: ExecOptions): AsyncGenerator<OutputBytes, CommandExit>;
 
   /**
    * Starts a command with `/bin/sh -c` that reads input while it runs. Its standard input stays open until
@@ -110,9 +73,7 @@ export abstract class SandboxGuest {
    * await command.stdin.end();
    * for await (const { data } of command) process.stdout.write(data);
    */
-  async spawn(command: string, options: SpawnOptions = {}): Promise<SpawnedCommand> {
-    return spawnCommand(this.#transport, this.#path, command, options);
-  }
+  spawn(command: string, options?: SpawnOptions): Promise<SpawnedCommand>;
 
   /**
    * Starts a bash (`sh` if the image has no bash) that keeps its directory and variables from one command to the next.
@@ -123,21 +84,17 @@ export abstract class SandboxGuest {
    * await shell.run('cd /tmp && export NAME=x');
    * const { stdout } = await shell.run('echo $NAME in $PWD');
    */
-  async shell(options: ShellOptions = {}): Promise<Shell> {
-    return openShell(this.#transport, this.#path, options);
-  }
+  shell(options?: ShellOptions): Promise<Shell>;
 
   /**
    * Starts a program on a terminal (PTY), by default an interactive bash. `close()` or an abort hangs up, which ends
    * the program. Rejects with `TypeError` for `cols` or `rows` outside 1–1000.
    *
    * @example
-   * await using terminal = await sandbox.terminal({ cols: 120, rows: 40, command: 'top' });
+   * await using terminal = await sandbox.terminal({ cols: 120, rows: 40, command: 'ls -l --color' });
    * for await (const bytes of terminal) process.stdout.write(bytes);
    */
-  async terminal(options: TerminalOptions = {}): Promise<Terminal> {
-    return openTerminal(this.#transport, this.#path, options);
-  }
+  terminal(options?: TerminalOptions): Promise<Terminal>;
 
   /**
    * Writes a file: it appears complete or not at all. Missing parent directories are created. They and the file belong
@@ -147,9 +104,7 @@ export abstract class SandboxGuest {
    * @example
    * await sandbox.upload('/workspace/run.sh', '#!/bin/sh\necho hi\n', { mode: 0o755 });
    */
-  async upload(path: string, content: FileContent, options: UploadOptions = {}): Promise<UploadResult> {
-    return uploadFile(this.#transport, this.#path, path, { content, options });
-  }
+  upload(path: string, content: FileContent, options?: UploadOptions): Promise<UploadResult>;
 
   /**
    * Reads a file as UTF-8 text. Bytes that are not UTF-8 become U+FFFD. Rejects with code `file_not_found`, or
@@ -158,9 +113,7 @@ export abstract class SandboxGuest {
    * @example
    * const text = await sandbox.download('/etc/os-release');
    */
-  async download(path: string, options: DownloadOptions = {}): Promise<string> {
-    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(await this.downloadBytes(path, options));
-  }
+  download(path: string, options?: DownloadOptions): Promise<string>;
 
   /**
    * Reads a file as bytes. Rejects with code `file_not_found`, or `response_too_large` for a file over `maxBytes`.
@@ -168,9 +121,7 @@ export abstract class SandboxGuest {
    * @example
    * const png = await sandbox.downloadBytes('/workspace/plot.png');
    */
-  async downloadBytes(path: string, options: DownloadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
-    return downloadBytes(this.#transport, this.#path, path, options);
-  }
+  downloadBytes(path: string, options?: DownloadOptions): Promise<Uint8Array<ArrayBuffer>>;
 
   /**
    * Reads a file of any size as a stream. Read the stream to its end or cancel it; otherwise the connection stays open.
@@ -183,12 +134,10 @@ export abstract class SandboxGuest {
    * @example
    * const part = await sandbox.downloadStream('/workspace/big.tar', { offset: 1_000_000, length: 65_536 });
    */
-  async downloadStream(
+  downloadStream(
     path: string,
-    options: DownloadStreamOptions = {},
-  ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
-    return downloadStream(this.#transport, this.#path, path, options);
-  }
+    options?: DownloadStreamOptions,
+  ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>>;
 
   /**
    * Lists a directory, sorted by name. Await the list for all entries, or iterate over it. Throws `TypeError` for an
@@ -197,9 +146,7 @@ export abstract class SandboxGuest {
    * @example
    * for await (const entry of sandbox.listFiles('/workspace')) console.log(entry.type, entry.path);
    */
-  listFiles(path: string, options: ListFilesOptions = {}): PagedList<FileEntry> {
-    return listDirectory(this.#transport, this.#path, path, options);
-  }
+  listFiles(path: string, options?: ListFilesOptions): PagedList<FileEntry>;
 
   /**
    * Returns the URL of a port of the sandbox. It makes no request. `path` may include a query. Requests to the URL need
@@ -209,9 +156,7 @@ export abstract class SandboxGuest {
    * @example
    * await fetch(sandbox.url(3000, '/health?full=1'), { headers: { authorization: `Bearer ${apiKey}` } });
    */
-  url(port: number, path = ''): string {
-    return buildPortUrl(this.#transport.baseUrl, this.#path, port, path);
-  }
+  url(port: number, path?: string): string;
 
   /**
    * Creates a link that opens a port in a browser without the API key, until it expires or is revoked. Rejects with
@@ -220,9 +165,7 @@ export abstract class SandboxGuest {
    * @example
    * const { url } = await sandbox.preview(3000, { expiresIn: 600 });
    */
-  async preview(port: number, options: PreviewOptions = {}): Promise<Preview> {
-    return createPreview(this.#transport, this.#path, port, options);
-  }
+  preview(port: number, options?: PreviewOptions): Promise<Preview>;
 
   /**
    * Lists the previews of the sandbox. The list does not include their links.
@@ -230,9 +173,7 @@ export abstract class SandboxGuest {
    * @example
    * for (const { id, port, expiresAt } of await sandbox.previews()) console.log(id, port, expiresAt);
    */
-  async previews(options: CallOptions = {}): Promise<PreviewInfo[]> {
-    return listPreviews(this.#transport, this.#path, options);
-  }
+  previews(options?: CallOptions): Promise<PreviewInfo[]>;
 
   /**
    * Revokes a preview: the service refuses the next request with its link. Rejects with code `not_found` when there is
@@ -241,9 +182,7 @@ export abstract class SandboxGuest {
    * @example
    * await sandbox.revokePreview(preview.id);
    */
-  async revokePreview(id: string, options: CallOptions = {}): Promise<void> {
-    await revokePreview(this.#transport, this.#path, id, options);
-  }
+  revokePreview(id: string, options?: CallOptions): Promise<void>;
 
   /**
    * Creates a ticket that opens one WebSocket of this sandbox, once. A client without the API key, such as a browser,
@@ -253,7 +192,5 @@ export abstract class SandboxGuest {
    * const { ticket } = await sandbox.createTicket({ expiresIn: 30 });
    * // in the browser: new WebSocket(`wss://…/v1/runs/${id}/terminal?ticket=${ticket}`)
    */
-  async createTicket(options: TicketOptions = {}): Promise<Ticket> {
-    return createTicket(this.#transport, this.#path, options);
-  }
+  createTicket(options?: TicketOptions): Promise<Ticket>;
 }

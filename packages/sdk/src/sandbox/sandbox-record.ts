@@ -180,3 +180,8 @@ function parseRecovered(value: unknown): SandboxDiskInfo['recovered'] {
   const recovered = readObject(value, 'the recovered version');
   return { version: readNumber(recovered, 'version'), drainedAt: readString(recovered, 'drained_at') };
 }
+
+/** Returns true for a sandbox that never runs again. */
+export function hasEnded({ status }: Pick<SandboxInfo, 'status'>): boolean {
+  return status === 'destroyed' || status === 'failed';
+}

@@ -4,6 +4,8 @@ import { resolveClientOptions, type CallOptions, type ClientOptions } from '../t
 import { CoppiceError, nullIfMissing } from '../transport/errors.ts';
 import type { CreateCallOptions } from '../transport/post-once.ts';
 import { fetchTree, ForkError, forkSandbox, type ForkOptions, type SandboxTree } from './forks.ts';
+import { getOrCreateSandbox, type GetOrCreateOptions } from './get-or-create.ts';
+import { describeObject, INSPECT, type InspectArguments } from '../transport/inspect.ts';
 import {
   changeState,
   type ResumeOptions,
@@ -15,9 +17,58 @@ import {
   type CreateOptions,
 } from './lifecycle.ts';
 import { fetchMetrics, type MetricsOptions, type SandboxMetrics } from './metrics.ts';
-import { SandboxEgress } from './sandbox-egress.ts';
+import type { SandboxEgress } from './sandbox-egress.ts';
+import type { SandboxGuest } from './sandbox-guest.ts';
+import type { SandboxLife } from './sandbox-life.ts';
+import { SandboxCommands } from '../commands/sandbox-commands.ts';
+import {
+  execWithListeners,
+  streamCommand,
+  streamCommandBytes,
+  type CommandExit,
+} from '../streams/command-stream.ts';
+import type { FileContent } from '../transport/upload.ts';
+import type { OutputBytes, OutputChunk, OutputListeners } from '../streams/collected-output.ts';
+import { execCommand, type ExecOptions, type ExecResult } from '../streams/exec.ts';
+import {
+  downloadBytes,
+  downloadStream,
+  listDirectory,
+  uploadFile,
+  type DownloadOptions,
+  type DownloadStreamOptions,
+  type FileEntry,
+  type ListFilesOptions,
+  type UploadOptions,
+  type UploadResult,
+} from './files.ts';
+import type { PagedList } from '../transport/paged-list.ts';
+import {
+  buildPortUrl,
+  createPreview,
+  listPreviews,
+  revokePreview,
+  type Preview,
+  type PreviewInfo,
+  type PreviewOptions,
+} from './previews.ts';
+import { SandboxFiles } from './sandbox-files.ts';
+import { openShell, type Shell, type ShellOptions } from '../streams/shell.ts';
+import { spawnCommand, type SpawnedCommand, type SpawnOptions } from '../streams/spawned-command.ts';
+import { openTerminal, type Terminal, type TerminalOptions } from '../streams/terminal.ts';
+import { createTicket, type Ticket, type TicketOptions } from '../streams/tickets.ts';
+import {
+  fetchCredentials,
+  fetchNetwork,
+  putCredentials,
+  putNetwork,
+  type CredentialInfo,
+  type CredentialOptions,
+  type NetworkInfo,
+  type NetworkRules,
+} from '../egress.ts';
 import { updateSandbox, type SandboxSettings } from './settings.ts';
-import type { DestroyResult, SandboxInfo, SandboxStatus } from './sandbox-record.ts';
+import { hasEnded, type DestroyResult, type SandboxInfo, type SandboxStatus } from './sandbox-record.ts';
 import {
   restoreSandbox,
   takeSnapshot,
@@ -31,22 +82,26 @@ import { Transport } from '../transport/transport.ts';
  * One microVM sandbox. The object holds the record that the service sent last; `refresh()` fetches it again.
  *
  * Calls reject with {@link CoppiceError} when they fail, with `TypeError` when an argument is invalid, and with the
- * reason of the caller's signal when they are aborted.
+ * reason of the caller's signal when they are aborted. {@link SandboxLife}, {@link SandboxGuest} and {@link
+ * SandboxEgress} describe them.
  *
  * @example
  * await using sandbox = await Sandbox.create({ image: 'node:22-slim' });
  * const { stdout } = await sandbox.exec('node --version');
  */
-export class Sandbox extends SandboxEgress implements AsyncDisposable {
+export class Sandbox implements SandboxLife, SandboxGuest, SandboxEgress, AsyncDisposable {
+  readonly commands: SandboxCommands;
+  readonly files: SandboxFiles;
   readonly #transport: Transport;
   readonly #path: string;
   #record: SandboxInfo;
 
   /** Called by the client only: use `Sandbox.create()`, `Sandbox.get()` or {@link Coppice}. */
   constructor(transport: Transport, record: SandboxInfo) {
-    super(transport, sandboxPath(record.id));
     this.#transport = transport;
     this.#path = sandboxPath(record.id);
+    this.commands = new SandboxCommands(transport, this.#path);
+    this.files = new SandboxFiles(transport, this.#path);
     this.#record = record;
   }
 
@@ -63,6 +118,21 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   ): Promise<Sandbox> {
     const transport = new Transport(resolveClientOptions(call));
     return new Sandbox(transport, await createSandbox(transport, options, call));
+  }
+
+  /**
+   * Finds the sandbox with a name, or creates it, with a new client. Otherwise the same as
+   * `client.sandboxes.getOrCreate()`. Rejects with `TypeError` when there is no API key.
+   *
+   * @example
+   * const sandbox = await Sandbox.getOrCreate({ name: 'build-cache', autoHibernate: true });
+   */
+  static async getOrCreate(
+    options: GetOrCreateOptions,
+    call: CallOptions & ClientOptions = {},
+  ): Promise<Sandbox> {
+    const transport = new Transport(resolveClientOptions(call));
+    return new Sandbox(transport, await getOrCreateSandbox(transport, options, call));
   }
 
   /**
@@ -112,42 +182,15 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
     return this.#record;
   }
 
-  /**
-   * Sets the idle timeout in seconds (0–2 592 000) and restarts the idle timer. When the timer expires, the service
-   * destroys the sandbox, or hibernates it if it has `autoHibernate`. 0 turns the timer off.
-   *
-   * @example
-   * await sandbox.setTimeout(3600);
-   */
   async setTimeout(seconds: number, options: CallOptions = {}): Promise<SandboxInfo> {
     return this.update({ timeout: seconds }, options);
   }
 
-  /**
-   * Changes settings, all or none, and restarts the idle timer. A hibernated sandbox stays hibernated. Rejects with code
-   * `already_exists` when another sandbox of the team has the name.
-   *
-   * @example
-   * await sandbox.update({ labels: { job: 'nightly' }, maxLifetime: 3600 });
-   */
   async update(settings: SandboxSettings, options: CallOptions = {}): Promise<SandboxInfo> {
     this.#record = await updateSandbox(this.#transport, this.#path, settings, options);
     return this.#record;
   }
 
-  /**
-   * Copies the running sandbox, with its memory, its processes and its files, into `count` new sandboxes (1–100,
-   * default 1). The copies are independent of each other, and this sandbox continues to run. Rejects with {@link
-   * ForkError} when only some of the copies could be created, and with {@link CoppiceError} when none could.
-   *
-   * @example
-   * const [child] = await sandbox.fork();
-   * await child.exec('make test');
-   *
-   * @example
-   * const children = await sandbox.fork(8);
-   * await Promise.all(children.map((child, seed) => child.exec(`./explore --seed ${seed}`)));
-   */
   async fork(count?: 1, call?: ForkOptions): Promise<[Sandbox]>;
   async fork(count: number, call?: ForkOptions): Promise<Sandbox[]>;
   async fork(count = 1, call: ForkOptions = {}): Promise<Sandbox[]> {
@@ -157,126 +200,45 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
     return children;
   }
 
-  /**
-   * Saves the sandbox as a snapshot, which is kept until it expires or is deleted. The sandbox continues to run.
-   * `Sandbox.restore()` creates new sandboxes from the snapshot; `rollback()` returns this sandbox to it. Rejects with
-   * code `capacity` when the snapshots of the organization exceed their quota.
-   *
-   * @example
-   * const snapshot = await sandbox.snapshot({ name: 'installed' });
-   */
   async snapshot(options: SnapshotOptions = {}): Promise<SnapshotInfo> {
     return takeSnapshot(this.#transport, this.#path, options);
   }
 
-  /**
-   * Returns the sandbox, under the same id, to a snapshot of itself or of an ancestor of the same size. All changes
-   * since that snapshot are lost, and open connections end. If the rollback fails, the sandbox continues to run
-   * unchanged. If the call rejects with code `outcome_unknown`, the service finishes the rollback later: repeat the
-   * call with the same `idempotencyKey` to get the result.
-   *
-   * @example
-   * const { id } = await sandbox.snapshot();
-   * await sandbox.exec('rm -rf /workspace');
-   * await sandbox.rollback(id);
-   */
   async rollback(snapshotId: string, options: CreateCallOptions = {}): Promise<SandboxInfo> {
     this.#record = await rollBack(this.#transport, this.#path, snapshotId, options);
     return this.#record;
   }
 
-  /**
-   * Saves the sandbox to disk and releases its memory and processors. Open connections end. The sandbox costs nothing
-   * until `resume()`.
-   *
-   * @example
-   * await sandbox.hibernate();
-   */
   async hibernate(options: CallOptions = {}): Promise<SandboxInfo> {
     return this.#change('hibernate', options);
   }
 
-  /**
-   * Resumes a hibernated sandbox with its memory, its processes and their listening ports. A sandbox with
-   * `autoHibernate` is also resumed by the next call that uses it. Rejects with code `invalid_state` when the sandbox
-   * is not hibernated, with `disk_in_use` when another sandbox has its disk, and with `disk_changed` when another one
-   * has written to it.
-   *
-   * @example
-   * await sandbox.resume();
-   */
   async resume(options: ResumeOptions = {}): Promise<SandboxInfo> {
     return this.#change('resume', options);
   }
 
-  /**
-   * Fetches the family of the sandbox: all sandboxes that descend, by forks and snapshots, from the same root.
-   *
-   * @example
-   * const { rootId, nodes } = await sandbox.tree();
-   * for (const { id, parentId, status } of nodes) console.log(parentId ?? '', id, status);
-   */
   async tree(options: CallOptions = {}): Promise<SandboxTree> {
     return fetchTree(this.#transport, this.#path, options);
   }
 
-  /**
-   * Measures the sandbox: CPU time, memory, disks and network, now and in the last hour. The numbers are the host's,
-   * apart from `guestReported`. This is no use of the sandbox: its idle timer continues, and it is not resumed. Rejects
-   * with code `invalid_state` when the sandbox has ended.
-   *
-   * @example
-   * const { now, series } = await sandbox.metrics({ step: 60 });
-   * console.log(now?.cpu.utilization, now?.memory.hostBytes);
-   * for (const { at, cpuUtilization } of series) console.log(at, cpuUtilization);
-   */
   async metrics(options: MetricsOptions = {}): Promise<SandboxMetrics> {
     return fetchMetrics(this.#transport, this.#path, options);
   }
 
-  /**
-   * Yields the entries of the audit log, which records every action on the sandbox. It works for a sandbox that has
-   * ended, too. Each entry is chained to the one before it; `verifyAudit` checks the chain. With `follow`, new entries
-   * are yielded until the sandbox has ended; leave the loop to stop earlier. Throws {@link CoppiceError} with code
-   * `invalid_response` for a line that is not an audit entry.
-   *
-   * @example
-   * for await (const { ts, event, data } of sandbox.audit()) console.log(ts, event, data);
-   */
   audit(options: AuditOptions = {}): AsyncGenerator<AuditEntry, void, undefined> {
     return readAudit(this.#transport, this.#path, options);
   }
 
-  /**
-   * Fetches number and hash of the last entry of the audit log. Keep it outside the service: `verifyAudit` then detects
-   * a log whose end was cut off before this entry.
-   *
-   * @example
-   * const { seq, hmac } = await sandbox.auditHead();
-   */
   async auditHead(options: CallOptions = {}): Promise<AuditHead> {
     return fetchAuditHead(this.#transport, this.#path, options);
   }
 
-  /**
-   * Destroys the sandbox and everything in it, and resolves with what it used. Rejects with code `invalid_state` when
-   * the sandbox has already ended.
-   *
-   * @example
-   * const { costCents, cpuMs } = await sandbox.destroy();
-   */
   async destroy(options: CallOptions = {}): Promise<DestroyResult> {
     const result = await destroySandbox(this.#transport, this.#path, options);
     this.#record = { ...this.#record, status: result.status };
     return result;
   }
 
-  /**
-   * Fetches the current record and stores it in `record`. A destroyed sandbox still has a record.
-   *
-   * @example
-   * const { status, expiresAt } = await sandbox.info();
-   */
   async info(options: CallOptions = {}): Promise<SandboxInfo> {
     this.#record = await fetchSandbox(this.#transport, this.#path, options);
     return this.#record;
@@ -291,6 +253,103 @@ export class Sandbox extends SandboxEgress implements AsyncDisposable {
   async refresh(options: CallOptions = {}): Promise<this> {
     await this.info(options);
     return this;
+  }
+
+  async exec(command: string, options: ExecOptions & OutputListeners = {}): Promise<ExecResult> {
+    const { onStdout, onStderr, ...rest } = options;
+    if (onStdout === undefined && onStderr === undefined)
+      return execCommand(this.#transport, this.#path, command, rest);
+    return execWithListeners(this.stream(command, rest), { onStdout, onStderr });
+  }
+
+  stream(command: string, options: ExecOptions = {}): AsyncGenerator<OutputChunk, CommandExit> {
+    return streamCommand(this.#transport, this.#path, command, options);
+  }
+
+  streamBytes(command: string, options: ExecOptions = {}): AsyncGenerator<OutputBytes, CommandExit> {
+    return streamCommandBytes(this.#transport, this.#path, command, options);
+  }
+
+  async spawn(command: string, options: SpawnOptions = {}): Promise<SpawnedCommand> {
+    return spawnCommand(this.#transport, this.#path, command, options);
+  }
+
+  async shell(options: ShellOptions = {}): Promise<Shell> {
+    return openShell(this.#transport, this.#path, options);
+  }
+
+  async terminal(options: TerminalOptions = {}): Promise<Terminal> {
+    return openTerminal(this.#transport, this.#path, options);
+  }
+
+  async upload(path: string, content: FileContent, options: UploadOptions = {}): Promise<UploadResult> {
+    return uploadFile(this.#transport, this.#path, path, { content, options });
+  }
+
+  async download(path: string, options: DownloadOptions = {}): Promise<string> {
+    return new TextDecoder('utf-8', { ignoreBOM: true }).decode(await this.downloadBytes(path, options));
+  }
+
+  async downloadBytes(path: string, options: DownloadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+    return downloadBytes(this.#transport, this.#path, path, options);
+  }
+
+  async downloadStream(
+    path: string,
+    options: DownloadStreamOptions = {},
+  ): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
+    return downloadStream(this.#transport, this.#path, path, options);
+  }
+
+  listFiles(path: string, options: ListFilesOptions = {}): PagedList<FileEntry> {
+    return listDirectory(this.#transport, this.#path, path, options);
+  }
+
+  url(port: number, path = ''): string {
+    return buildPortUrl(this.#transport.baseUrl, this.#path, port, path);
+  }
+
+  async preview(port: number, options: PreviewOptions = {}): Promise<Preview> {
+    return createPreview(this.#transport, this.#path, port, options);
+  }
+
+  async previews(options: CallOptions = {}): Promise<PreviewInfo[]> {
+    return listPreviews(this.#transport, this.#path, options);
+  }
+
+  async revokePreview(id: string, options: CallOptions = {}): Promise<void> {
+    await revokePreview(this.#transport, this.#path, id, options);
+  }
+
+  async createTicket(options: TicketOptions = {}): Promise<Ticket> {
+    return createTicket(this.#transport, this.#path, options);
+  }
+
+  async network(options: CallOptions = {}): Promise<NetworkInfo> {
+    return fetchNetwork(this.#transport, this.#path, options);
+  }
+
+  async setNetwork(network: NetworkRules | string, options: CallOptions = {}): Promise<NetworkInfo> {
+    return putNetwork(this.#transport, { path: this.#path, network }, options);
+  }
+
+  async credentials(options: CallOptions = {}): Promise<CredentialInfo[]> {
+    return fetchCredentials(this.#transport, this.#path, options);
+  }
+
+  async setCredentials(credentials: CredentialOptions, options: CallOptions = {}): Promise<CredentialInfo[]> {
+    return putCredentials(this.#transport, { path: this.#path, options: credentials }, options);
+  }
+
+  /** Returns the record, so that `JSON.stringify(sandbox)` and structured logs show it. */
+  toJSON(): SandboxInfo {
+    return this.#record;
+  }
+
+  [INSPECT](...print: InspectArguments): string {
+    const { id, name, status, image, vcpus, memMiB, createdAt, expiresAt } = this.#record;
+    const shown = { id, name, status, image, vcpus, memMiB, createdAt, expiresAt };
+    return describeObject('Sandbox', shown, print);
   }
 
   /** Destroys the sandbox at the end of an `await using` block. A sandbox that has already ended is not an error. */
@@ -326,8 +385,4 @@ export async function findSandbox(
 ): Promise<Sandbox | null> {
   const info = await nullIfMissing(fetchSandbox(transport, sandboxPath(id), options));
   return info && new Sandbox(transport, info);
-}
-
-function hasEnded(record: SandboxInfo): boolean {
-  return record.status === 'destroyed' || record.status === 'failed';
 }

@@ -1,5 +1,6 @@
 import type { CallOptions } from '../transport/client-options.ts';
 import type { CreateCallOptions } from '../transport/post-once.ts';
+import { getOrCreateSandbox, type GetOrCreateOptions } from './get-or-create.ts';
 import { createSandbox, type CreateOptions } from './lifecycle.ts';
 import { fetchPage, formatLabels, PagedList, requireLimit, toPageItems } from '../transport/paged-list.ts';
 import { findSandbox, Sandbox } from './sandbox.ts';
@@ -44,6 +45,21 @@ export class Sandboxes {
    */
   async create(options: CreateOptions = {}, call: CreateCallOptions = {}): Promise<Sandbox> {
     return new Sandbox(this.#transport, await createSandbox(this.#transport, options, call));
+  }
+
+  /**
+   * Finds the sandbox of your team with the name `options.name`, or creates it with the other options, and resolves when
+   * it can run a command. Of several concurrent calls one creates the sandbox, and all resolve with the same one. A
+   * hibernated sandbox is resumed. An existing sandbox is not changed: the options are those of a create only.
+   *
+   * Rejects with {@link CoppiceError} as `create()` and `resume()` do; with code `ambiguous_name` when the key sees
+   * sandboxes of several teams with this name: pass the `team` of the key then.
+   *
+   * @example
+   * const sandbox = await client.sandboxes.getOrCreate({ name: 'alice', image: 'python:3.12-slim', autoHibernate: true });
+   */
+  async getOrCreate(options: GetOrCreateOptions, call: CallOptions = {}): Promise<Sandbox> {
+    return new Sandbox(this.#transport, await getOrCreateSandbox(this.#transport, options, call));
   }
 
   /**

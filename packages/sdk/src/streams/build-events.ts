@@ -1,5 +1,5 @@
 /** Turns the server-sent events of a build into calls of one callback and one result. */
-import { CoppiceError, readErrorFields } from '../transport/errors.ts';
+import { CoppiceError, readErrorFields, toCodes } from '../transport/errors.ts';
 import { readEventData } from './event-stream.ts';
 import { labelOf, type CallRequest, type Transport } from '../transport/transport.ts';
 import {
@@ -70,14 +70,11 @@ function parseProgress(event: WireObject): BuildProgress {
 }
 
 function buildEventError(request: CallRequest, event: WireObject): CoppiceError {
-  const {
-    code = 'invalid_response',
-    message = 'the service gave no reason',
-    requestId,
-  } = readErrorFields(event);
-  return new CoppiceError(`${labelOf(request)} failed during the build: ${code}: ${message}`, {
+  const { code, message = 'the service gave no reason', requestId } = readErrorFields(event);
+  const codes = code === undefined ? { code: 'invalid_response' as const } : toCodes(code);
+  return new CoppiceError(`${labelOf(request)} failed during the build: ${code ?? codes.code}: ${message}`, {
     status: 200,
-    code,
+    ...codes,
     detail: message,
     requestId,
   });

@@ -20,9 +20,9 @@ export interface OutputBytes {
  */
 export interface OutputListeners {
   /** Called with each piece of standard output. */
-  onStdout?: ((data: string) => void | Promise<void>) | undefined;
+  onStdout?: ((data: string) => unknown) | undefined;
   /** Called with each piece of standard error. */
-  onStderr?: ((data: string) => void | Promise<void>) | undefined;
+  onStderr?: ((data: string) => unknown) | undefined;
 }
 
 /** Limit for each of the two streams in characters. It is the service's limit for a buffered command. */

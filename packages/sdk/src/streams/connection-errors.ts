@@ -2,7 +2,7 @@
  * Converts the end of a WebSocket to errors of the client. A WebSocket does not expose the HTTP status of a refused
  * handshake.
  */
-import { CoppiceError } from '../transport/errors.ts';
+import { CoppiceError, type ErrorCode } from '../transport/errors.ts';
 import { isConnectionRefused } from '../transport/retry.ts';
 import { UNREAD_LIMIT_BYTES } from './unread-queue.ts';
 import type { WebSocketLikeEvent } from './web-socket.ts';
@@ -11,7 +11,12 @@ import type { WebSocketLikeEvent } from './web-socket.ts';
 const SERVICE_RESTART = 1012;
 
 /** Returns an error without an HTTP status. `label` is the method and path. */
-export function buildStreamError(label: string, code: string, what: string, cause?: unknown): CoppiceError {
+export function buildStreamError(
+  label: string,
+  code: ErrorCode,
+  what: string,
+  cause?: unknown,
+): CoppiceError {
   return new CoppiceError(`${label}: ${what}`, { status: 0, code, cause });
 }
 

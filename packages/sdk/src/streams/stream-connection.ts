@@ -14,7 +14,7 @@ import {
   buildStreamError,
 } from './connection-errors.ts';
 import type { Deadline } from '../transport/deadline.ts';
-import { CoppiceError } from '../transport/errors.ts';
+import { CoppiceError, type ErrorCode } from '../transport/errors.ts';
 import type { FrameSource, StreamFrame } from './stream-frame.ts';
 import { UnreadQueue } from './unread-queue.ts';
 import type { WebSocketLike, WebSocketLikeEvent } from './web-socket.ts';
@@ -151,7 +151,7 @@ export class StreamConnection<Item, Final> {
   }
 
   /** Closes the connection. Pending waits and reads reject with an error of this code. */
-  async close(code: string): Promise<void> {
+  async close(code: ErrorCode): Promise<void> {
     this.#fail(buildStreamError(this.label, code, 'this client closed the connection'), { drop: true });
     let timer: ReturnType<typeof setTimeout> | undefined;
     const expired = new Promise<void>((resolve) => {

@@ -1,4 +1,4 @@
-import { CoppiceError } from '../transport/errors.ts';
+import { CoppiceError, toCodes } from '../transport/errors.ts';
 import { readObject, readString, type WireObject } from '../transport/wire.ts';
 
 /** Content of a message of a stream: an item to read, or the result that ends the stream. */
@@ -28,7 +28,7 @@ function buildFrameError(frame: WireObject, { label, status }: FrameSource): Cop
   const requestId = error['request_id'];
   return new CoppiceError(`HTTP ${status} from ${label}, which failed later: ${detail}`, {
     status,
-    code: readString(error, 'code'),
+    ...toCodes(readString(error, 'code')),
     requestId: typeof requestId === 'string' ? requestId : undefined,
     detail,
   });

@@ -45,8 +45,9 @@ const MAX_MESSAGE_BYTES = 65_536;
  * character or an escape sequence may be split over two pieces. Created by `sandbox.terminal()`.
  *
  * @example
- * await using terminal = await sandbox.terminal({ cols: process.stdout.columns, rows: process.stdout.rows });
- * process.stdin.setRawMode(true).on('data', (keys) => void terminal.write(keys));
+ * await using terminal = await sandbox.terminal({ cols: 120, rows: 40 });
+ * // for a person: process.stdin.setRawMode(true).on('data', (keys) => void terminal.write(keys));
+ * await terminal.write('ls -l; exit\r');
  * for await (const bytes of terminal) process.stdout.write(bytes);
  * const { exitCode } = await terminal.wait();
  */

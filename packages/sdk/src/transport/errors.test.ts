@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { inspect } from 'node:util';
 import fc from 'fast-check';
 import { buildAnswerError, CoppiceError, firstBytes, parseRetryAfterMs } from './errors.ts';
-import { errorBody, LoopbackServer } from '../testing/loopback-server.ts';
+import { errorBody, LoopbackServer, sendJson, TEST_KEY } from '../testing/loopback-server.ts';
 
 function failed(status: number, body: string, headers: Record<string, string> = {}): CoppiceError {
   return buildAnswerError('GET /v1/runs', {
@@ -34,6 +35,19 @@ test('a body that is not from the service results in a code with the status', ()
   for (const body of ['<html>', '', '[]', 'null', '{"error":"text"}', '{"error":{"code":7}}']) {
     const error = failed(502, body, { 'x-request-id': 'req7' });
     assert.deepEqual([error.code, error.requestId, error.detail], ['http_502', 'req7', undefined], body);
+  }
+});
+
+test('an answer that contains the API key is shown without it', async () => {
+  for (const status of [200, 404]) {
+    await using server = await LoopbackServer.start(({ headers }, response) => {
+      sendJson(response, { status, body: `echo: ${headers.authorization}` });
+    });
+    await assert.rejects(server.client().usage(), (error) => {
+      assert.ok(error instanceof CoppiceError);
+      assert.match(error.message, /echo: Bearer …$/u);
+      return !inspect(error, { depth: 9 }).includes(TEST_KEY);
+    });
   }
 });
 

@@ -1,9 +1,46 @@
+import { SERVICE_ERROR_CODES } from './error-codes.ts';
+
 const MESSAGE_BODY_BYTES = 200;
+
+/** Codes of the service, as in docs/reference/errors.md. */
+export type ServiceErrorCode = (typeof SERVICE_ERROR_CODES)[number];
+
+/**
+ * Codes of the client itself:
+ *
+ * - `connection_refused`: the service did nothing, as no connection was made
+ * - `connection_failed`: the connection broke; the service may have carried out the request
+ * - `timeout`: the time of the call has elapsed; the service may have carried out the request
+ * - `invalid_response`, `response_too_large`: the answer cannot be used
+ * - `no_websocket`, `reader_too_slow`, `closed`, `shell_closed`: of spawned commands, shells and terminals
+ * - `ambiguous_name`: of `getOrCreate()`, when sandboxes of several teams have the name
+ * - `not_mocked`: of `@coppice/sdk/mock`, which does not have what was asked for
+ * - `unknown_code`: a newer service sent a code that this version does not know; `serviceCode` has it
+ */
+export type ClientErrorCode =
+  | 'ambiguous_name'
+  | 'closed'
+  | 'connection_failed'
+  | 'connection_refused'
+  | 'invalid_response'
+  | 'no_websocket'
+  | 'not_mocked'
+  | 'reader_too_slow'
+  | 'response_too_large'
+  | 'shell_closed'
+  | 'timeout'
+  | 'unknown_code';
+
+/** Values of `CoppiceError.code`. `http_<status>` is the code of an answer that did not come from the service. */
+export type ErrorCode = ServiceErrorCode | ClientErrorCode | `http_${number}`;
+
+const KNOWN_SERVICE_CODES: ReadonlySet<string> = new Set(SERVICE_ERROR_CODES);
 
 /** The fields of a {@link CoppiceError}. */
 export interface CoppiceErrorFields {
   status: number;
-  code: string;
+  code: ErrorCode;
+  serviceCode?: string | undefined;
   requestId?: string | undefined;
   detail?: string | undefined;
   retryAfterMs?: number | undefined;
@@ -14,9 +51,7 @@ export interface CoppiceErrorFields {
  * The error of every failed call. There are two exceptions: a call aborted by your signal rejects with that signal's
  * reason, and an invalid argument is a `TypeError`.
  *
- * Codes of the service are listed in docs/reference/errors.md. The client adds `connection_refused`,
- * `connection_failed`, `timeout`, `invalid_response` and `response_too_large`; for a spawned command, a shell and a
- * terminal also `no_websocket`, `reader_too_slow`, `closed` and `shell_closed`.
+ * {@link ServiceErrorCode} has the codes of the service, {@link ClientErrorCode} those of the client.
  *
  * @example
  * try {
@@ -30,7 +65,9 @@ export class CoppiceError extends Error {
   /** HTTP status of the answer. 0 when there was none. */
   readonly status: number;
   /** Machine-readable cause, for example `not_found`. `http_<status>` if the answer did not come from the service. */
-  readonly code: string;
+  readonly code: ErrorCode;
+  /** The code that the service sent, if it sent one. The same as `code`, unless that is `unknown_code`. */
+  readonly serviceCode: string | undefined;
   /** Id of the request in the service's log. */
   readonly requestId: string | undefined;
   /** The full explanation of the service. `message` includes only the first 200 bytes of the body. */
@@ -44,6 +81,7 @@ export class CoppiceError extends Error {
     this.name = 'CoppiceError';
     this.status = fields.status;
     this.code = fields.code;
+    this.serviceCode = fields.serviceCode;
     this.requestId = fields.requestId;
     this.detail = fields.detail;
     this.retryAfterMs = fields.retryAfterMs;
@@ -65,11 +103,17 @@ export function buildAnswerError(label: string, answer: FailedAnswer): CoppiceEr
     location === null ? '' : ` (redirects are not followed; it points to ${location}, is baseUrl right?)`;
   return new CoppiceError(`HTTP ${answer.status} from ${label}${redirect}: ${firstBytes(answer.body)}`, {
     status: answer.status,
-    code: error.code ?? `http_${answer.status}`,
+    ...(error.code === undefined ? { code: `http_${answer.status}` } : toCodes(error.code)),
     requestId: error.requestId ?? answer.headers.get('x-request-id') ?? undefined,
     detail: error.message,
     retryAfterMs: parseRetryAfterMs(answer.headers.get('retry-after')),
   });
+}
+
+/** Returns the codes of an error for one that the service sent. */
+export function toCodes(serviceCode: string): Pick<CoppiceErrorFields, 'code' | 'serviceCode'> {
+  const code = KNOWN_SERVICE_CODES.has(serviceCode) ? (serviceCode as ErrorCode) : 'unknown_code';
+  return { code, serviceCode };
 }
 
 /** Resolves with null when the service answers that there is no such thing. */

@@ -14,6 +14,7 @@ import {
   firstBytes,
   parseErrorBody,
   readErrorFields,
+  toCodes,
   type ErrorFields,
 } from './errors.ts';
 import { isConnectionRefused, retryDelayMs } from './retry.ts';
@@ -59,7 +60,8 @@ export interface StreamedAnswer {
 
 /** Sends requests to one service with one API key. Failed calls throw {@link CoppiceError}. */
 export class Transport {
-  readonly #apiKey: string;
+  /** Returns the API key. A function, because the consoles of browsers show private fields. */
+  readonly #getKey: () => string;
   readonly #baseUrl: string;
   readonly #fetch: FetchFunction;
   readonly #maxRetries: number;
@@ -68,7 +70,8 @@ export class Transport {
   readonly webSocket: WebSocketConstructor | undefined;
 
   constructor(options: ResolvedClientOptions) {
-    this.#apiKey = options.apiKey;
+    const { apiKey } = options;
+    this.#getKey = () => apiKey;
     this.#baseUrl = options.baseUrl;
     this.#fetch = options.fetch;
     this.#maxRetries = options.maxRetries;
@@ -107,7 +110,8 @@ export class Transport {
         buildConnectionError(request, deadline.reasonFor(error))
       );
     });
-    return { value: parseJsonAnswer(request, response, { body, parse }), headers: response.headers };
+    const redact = (bytes: Uint8Array): Uint8Array => this.#redact(bytes);
+    return { value: parseJsonAnswer(request, response, { body, parse, redact }), headers: response.headers };
   }
 
   /** Sends a request and ignores the body of its answer. */
@@ -163,7 +167,7 @@ export class Transport {
     try {
       const response = await this.#fetch(this.#urlOf(request), this.#buildInit(request, deadline));
       if (response.ok) return response;
-      const body = await collectPrefix(response.body, MAX_ERROR_BODY_BYTES);
+      const body = this.#redact(await collectPrefix(response.body, MAX_ERROR_BODY_BYTES));
       if (deadline.signal.aborted) throw deadline.signal.reason;
       return buildAnswerError(labelOf(request), { status: response.status, headers: response.headers, body });
     } catch (error) {
@@ -173,6 +177,14 @@ export class Transport {
     }
   }
 
+  /** Removes the API key from an answer that is shown: a server at a wrong address may send the request back. */
+  #redact(body: Uint8Array): Uint8Array {
+    const text = new TextDecoder().decode(body);
+    return text.includes(this.#getKey())
+      ? new TextEncoder().encode(text.replaceAll(this.#getKey(), '…'))
+      : body;
+  }
+
   #urlOf(request: CallRequest): string {
     return `${this.#baseUrl}${request.path}${request.query ?? ''}`;
   }
@@ -180,7 +192,7 @@ export class Transport {
   #buildInit(request: CallRequest, deadline: Deadline): StreamingRequestInit {
     const init: StreamingRequestInit = {
       method: request.method,
-      headers: { ...request.headers, authorization: `Bearer ${this.#apiKey}` },
+      headers: { ...request.headers, authorization: `Bearer ${this.#getKey()}` },
       signal: deadline.signal,
       // A redirect would turn a POST into a GET, and would send the key to another host.
       redirect: 'manual',
@@ -199,7 +211,11 @@ export function labelOf(request: Pick<CallRequest, 'method' | 'path'>): string {
 function parseJsonAnswer<Value>(
   request: CallRequest,
   response: Response,
-  answer: { body: Uint8Array; parse: (value: unknown) => Value },
+  answer: {
+    body: Uint8Array;
+    parse: (value: unknown) => Value;
+    redact: (bytes: Uint8Array) => Uint8Array;
+  },
 ): Value {
   try {
     const value: unknown = JSON.parse(new TextDecoder().decode(answer.body));
@@ -211,7 +227,7 @@ function parseJsonAnswer<Value>(
     if (error instanceof CoppiceError) throw error;
     const why = error instanceof Error ? error.message : String(error);
     throw new CoppiceError(
-      `HTTP ${response.status} from ${labelOf(request)} is not an answer of the service (${why}); is baseUrl right? ${firstBytes(answer.body)}`,
+      `HTTP ${response.status} from ${labelOf(request)} is not an answer of the service (${why}); is baseUrl right? ${firstBytes(answer.redact(answer.body.subarray(0, MAX_ERROR_BODY_BYTES)))}`,
       {
         status: response.status,
         code: 'invalid_response',
@@ -238,7 +254,7 @@ function buildLateError(
     `HTTP ${response.status} from ${labelOf(request)}, which failed later: ${firstBytes(late.body)}`,
     {
       status: response.status,
-      code,
+      ...toCodes(code),
       requestId: requestId ?? response.headers.get('x-request-id') ?? undefined,
       detail: message,
     },

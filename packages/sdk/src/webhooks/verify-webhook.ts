@@ -37,7 +37,7 @@ export interface VerifyWebhookOptions {
  * that is none.
  *
  * @example
- * const { id, type, payload } = await verifyWebhook(await request.text(), request.headers, process.env.WEBHOOK_SECRET);
+ * const { id, type, payload } = await verifyWebhook(await request.text(), request.headers, webhookSecret);
  */
 export async function verifyWebhook(
   body: string | Uint8Array<ArrayBuffer>,

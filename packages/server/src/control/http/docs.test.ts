@@ -218,6 +218,7 @@ test('the example of each body is one that the service takes', async () => {
     const address = path
       .replace('/runs/{id}', `/runs/${id}`)
       .replace('{registry}', 'ghcr.io')
+      .replace('{name}', 'example')
       .replaceAll(/\{\w+\}/gu, '3000');
     const { status, text } = await send(method, `${address}${exampleQuery(operation, document)}`, body);
     assert.ok(status !== 400 && status !== 422 && status !== 405, `${operationId}: ${status} ${text}`);

@@ -1,4 +1,4 @@
-/** What one key may ask of `/mcp`, and what a call costs the others. */
+/** Limits of what one key may ask of `/mcp`, and the cost of a call for the others. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';

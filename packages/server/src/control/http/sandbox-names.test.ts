@@ -1,6 +1,7 @@
 /** Names of sandboxes: one of a team has a name until it ends. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { AppError } from '@coppice/contract';
 import { startHarness, type Answer, type ControlHarness } from '../testing/control-harness.ts';
 
 let harness: ControlHarness;
@@ -55,6 +56,17 @@ test('of creates with one name at once, one succeeds', async () => {
   const statuses = answers.map(({ status }) => status).toSorted((a, b) => a - b);
   assert.deepEqual(statuses, [201, 409, 409, 409]);
   assert.equal((await listNamed('race')).length, 1);
+});
+
+test('a taken name is answered before a lack of capacity: a caller must learn that its sandbox exists', async (t) => {
+  await harness.create({ name: 'full' });
+  t.after(() => (harness.runner.onAdmission = () => undefined));
+  harness.runner.onAdmission = () => {
+    throw new AppError('capacity', 'the machine is full');
+  };
+  assertTaken(await create({ name: 'full' }), 'full');
+  const { status, body } = await create({ name: 'another' });
+  assert.deepEqual([status, body.error.code], [429, 'capacity']);
 });
 
 test('a create that fails leaves its name free', async (t) => {

@@ -208,6 +208,28 @@ test('a value that is stored during a fork or a resume is in force soon after', 
   assert.deepEqual([secretOf(id), outdated_sandboxes], ['v3', 0], 'when the resume is answered');
 });
 
+test('what is stored after a resume whose answer was lost is in force when the sandbox runs', async () => {
+  await using other = await startHarness({ reconcileIntervalMs: 1500 });
+  for (const isRepeated of [true, false]) {
+    const { name, credentials } = await store('v1', other);
+    const { id } = await other.create({ credentials });
+    const resume = () => other.call('POST', `/v1/runs/${id}/resume`, { body: {} });
+    await other.call('POST', `/v1/runs/${id}/hibernate`, { body: {} });
+    other.runner.captures.beforeAnswer = (what) => {
+      if (what === 'restore') throw new AppError('internal', 'the answer is lost');
+    };
+    assert.equal((await resume()).status, 500);
+    other.runner.captures.reset();
+    assert.equal(secretOf(id, other), 'v1', 'the VM runs');
+    await put(name, 'v2', other);
+    if (isRepeated) assert.equal((await resume()).status, 200);
+    else await other.waitForRecord(id, ({ status }) => status === 'running');
+    if (isRepeated) assert.equal(secretOf(id, other), 'v2', 'when the resume is answered');
+    await expectCurrent(name, id, 'v2', other);
+    assert.deepEqual(await listRotations(id, other), [[{ service: 'openai', secret: name, version: 2 }]]);
+  }
+});
+
 test('credentials that are set while their secret changes end with its last value', async () => {
   const { name, credentials } = await store();
   const { id } = await harness.create();

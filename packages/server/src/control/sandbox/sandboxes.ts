@@ -119,6 +119,8 @@ export class Sandboxes {
     const { organizationId } = owner;
     const reference = parseImageReference(request.image);
     const login = await this.#parts.registries.findLogin(organizationId, reference);
+    // Before credit, quota and capacity: a caller that asks for a name must learn that its sandbox exists.
+    this.#drivers.checkName(owner, request.name);
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(organizationId);
     const { image, vcpus, mem_mib, disk_mib } = request;

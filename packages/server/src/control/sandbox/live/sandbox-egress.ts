@@ -75,6 +75,16 @@ export class SandboxEgress {
     });
   }
 
+  /** The policy or secrets at the runner may differ from the stored ones: control sends these again. */
+  doubt(): void {
+    this.#parts.onDoubt();
+  }
+
+  /** Sends the stored policy with these grants to the runner. Call only in the queue slot of an operation. */
+  async send(grants: readonly OpenGrant[]): Promise<void> {
+    await this.#vm.setEgress(this.#parts.grants.build(this.#live.row, grants));
+  }
+
   /** Returns null while there is no VM, or while the runner cannot be reached. */
   async findCounters(): Promise<EgressCounters | null> {
     if (this.#live.row.status !== 'running') return null;
@@ -99,7 +109,7 @@ export class SandboxEgress {
       const { row } = this.#live;
       if (row.status !== 'running') return true;
       const grants = await this.#parts.grants.open(row);
-      await this.#vm.setEgress(this.#parts.grants.build(row, grants));
+      await this.send(grants);
       await this.#recordVersions(grants);
       return true;
     }, false);
@@ -110,10 +120,9 @@ export class SandboxEgress {
    * queue slot of an operation.
    */
   async tellBeforeCopy(): Promise<void> {
-    const { row } = this.#live;
-    const grants = await this.#parts.grants.open(row);
+    const grants = await this.#parts.grants.open(this.#live.row);
     if (grants.length === 0) return;
-    await this.#vm.setEgress(this.#parts.grants.build(row, grants));
+    await this.send(grants);
     await this.noteSent(grants);
   }
 
@@ -132,12 +141,11 @@ export class SandboxEgress {
   async noteResumed(sent: readonly OpenGrant[]): Promise<void> {
     await this.noteSent(sent);
     if (sent.every(({ named }) => named === null)) return;
-    const { row } = this.#live;
     try {
-      const grants = await this.#parts.grants.open(row);
+      const grants = await this.#parts.grants.open(this.#live.row);
       const isOutdated = grants.some(({ named }, index) => named?.version !== sent[index]?.named?.version);
       if (!isOutdated) return;
-      await this.#vm.setEgress(this.#parts.grants.build(row, grants));
+      await this.send(grants);
       await this.#recordVersions(grants);
     } catch {
       this.#parts.onDoubt();

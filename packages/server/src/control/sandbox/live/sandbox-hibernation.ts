@@ -42,6 +42,8 @@ export class SandboxHibernation {
   readonly #disks: SandboxDisks;
   readonly #noteStart: NoteStart;
   #waking: Promise<SandboxRecord> | undefined;
+  /** Whether a VM may run since a resume without an outcome, with the policy and the secrets of that time. */
+  #mayRun = false;
 
   constructor(live: LiveSandbox, { vm, egress, grants, admitResume, disks, noteStart }: HibernationParts) {
     this.#live = live;
@@ -106,7 +108,10 @@ export class SandboxHibernation {
 
   /** Commits that the sandbox runs, because its VM runs. Call only while holding the commit lock. */
   async resolveThere(): Promise<void> {
-    if (this.#live.row.status === 'hibernated') await this.#commitResumed();
+    if (this.#live.row.status !== 'hibernated') return;
+    await this.#commitResumed();
+    this.#mayRun = false;
+    this.#egress.doubt();
   }
 
   async #resume(isFresh: boolean): Promise<void> {
@@ -115,11 +120,15 @@ export class SandboxHibernation {
     try {
       const taken = await this.#disks.reattach(this.#live.row, { isFresh });
       const grants = await this.#grants.open(this.#live.row);
+      const mayRun = this.#mayRun;
+      this.#mayRun = true;
       const vm = await timeStart('resume', () => this.#restore(grants, taken?.workspace), this.#noteStart);
+      if (mayRun) await this.#egress.send(grants);
       await enterRecordStep('record.resumed');
       await this.#live.inTurn(() =>
         this.#commitResumed({ ...taken?.disk, ...buildMounted(vm.workspace) }, vm.workspace),
       );
+      this.#mayRun = false;
       await this.#egress.noteResumed(grants);
     } catch (error) {
       await this.#disks.giveBack(this.#live.row);

@@ -193,7 +193,12 @@ async function named<T>(name: string | null | undefined, write: () => Promise<T>
     return await write();
   } catch (error) {
     if (!isTaken(error, 'sandboxes_by_name')) throw error;
-    const message = `name: a sandbox of the team is called ${JSON.stringify(name)}; choose another name, or destroy that sandbox`;
-    throw new AppError('already_exists', message);
+    throw nameTaken(name);
   }
+}
+
+/** Returns the error for a name that another sandbox of the team has. */
+export function nameTaken(name: string | null | undefined): AppError {
+  const message = `name: a sandbox of the team is called ${JSON.stringify(name)}; choose another name, or destroy that sandbox`;
+  return new AppError('already_exists', message);
 }

@@ -1,6 +1,6 @@
 /**
- * Sandboxes that one call of a tool creates. Nobody learns of them if the call is cancelled, its client leaves or its key
- * is revoked, and without an idle timeout they would run for ever. So control destroys them itself: the key may be
+ * Sandboxes that one call of a tool creates. No caller receives their ids if the call is cancelled, its client leaves
+ * or its key is revoked, and without an idle timeout they would run for ever. So control destroys them itself: the key may be
  * invalid by then, the rate limit reached, or the service shutting down.
  */
 import { isFinal } from '@coppice/contract';

@@ -29,7 +29,7 @@ const STALL_MS = 120_000;
 
 type Parts = Pick<HttpParts, 'openRequests' | 'sandboxes' | 'version'>;
 
-/** Control destroys what a call created and nobody learned of: see {@link CallCreations}. */
+/** Control destroys sandboxes of a call whose caller did not receive their ids: see {@link CallCreations}. */
 const CREATIONS: ToolSession['creations'] = {
   track: (create) => create(),
   add: () => undefined,
