@@ -39,8 +39,15 @@ CLASSES = {
     "secrets": ["secrets.ts"],
     "webhooks": ["webhooks/webhooks.ts"],
 }
-# They make a client of their own, for which Python has `Coppice().sandboxes`.
-ABSENT = {"Sandbox.create", "Sandbox.get", "Sandbox.restore"}
+ABSENT = {
+    # They make a client of their own, for which Python has `Coppice().sandboxes`.
+    "Sandbox.create",
+    "Sandbox.get",
+    "Sandbox.getOrCreate",
+    "Sandbox.restore",
+    # JSON.stringify calls it. Python's json has no such method; `sandbox.record` is a dataclass.
+    "Sandbox.toJSON",
+}
 METHOD = re.compile(r"^  (?:static )?(?:async )?(\w+)(?:<[^(]*>)?\(", re.MULTILINE)
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -67,6 +74,7 @@ def test_every_method_of_the_typescript_client_has_its_counterpart(name: str) ->
 # Files and interfaces of the options of the TypeScript client, with the methods that take them.
 OPTIONS: dict[tuple[str, str], Callable[..., object]] = {
     ("sandbox/lifecycle.ts", "CreateOptions"): Sandboxes.create,
+    ("sandbox/get-or-create.ts", "GetOrCreateOptions"): Sandboxes.get_or_create,
     ("sandbox/sandboxes.ts", "ListOptions"): Sandboxes.list,
     ("sandbox/snapshots.ts", "RestoreOptions"): Sandboxes.restore,
     ("sandbox/snapshots.ts", "SnapshotOptions"): coppice.Sandbox.snapshot,
