@@ -187,8 +187,13 @@ describe('the command line', () => {
   test('a shell has the size of the terminal, passes on the exit code, and restores the terminal', async () => {
     const running = cli.startOnTerminal(`stty cols 91 rows 33; coppice shell ${id}; echo code=$?; stty -a`);
     await shows(running, /[#$] $/u);
-    running.child.stdin.write('stty size; sleep 600\r');
-    await shows(running, /^33 91\r$/mu);
+    running.child.stdin.write('stty size\r');
+    await shows(running, /^33 91\r\n.*[#$] $/msu);
+    running.child.stdin.write('sleep 600\r');
+    await waitFor('the command in front of the terminal', async () => {
+      const { code } = await cli.run(['exec', id, '--', 'pgrep', '-x', 'sleep']);
+      return code === 0;
+    });
     running.child.stdin.write('\u0003');
     await shows(running, /\^C.*[#$] $/su);
     running.child.stdin.write('exit 9\r');
