@@ -46,7 +46,9 @@ describe('the command line, with files and over restarts', () => {
   const waitFor = (what: string, look: () => unknown): Promise<unknown> =>
     pollUntil({ step: what, timeoutMs: TIMEOUT_MS, intervalMs: 50 }, async () => (await look()) || undefined);
   const shows = (running: RunningCli, pattern: RegExp): Promise<unknown> =>
-    waitFor(String(pattern), () => pattern.test(running.stdout));
+    waitFor(String(pattern), () => pattern.test(running.stdout)).catch((cause: unknown) => {
+      throw new Error(`it shows ${JSON.stringify(running.stdout.slice(-1000))}`, { cause });
+    });
   const local = (...path: string[]): string => join(cli.home, ...path);
   const sha256 = (bytes: Buffer | string): string => createHash('sha256').update(bytes).digest('hex');
 

@@ -29,7 +29,9 @@ describe('the command line', () => {
   const waitFor = (what: string, look: () => unknown): Promise<unknown> =>
     pollUntil({ step: what, timeoutMs: TIMEOUT_MS, intervalMs: 50 }, async () => (await look()) || undefined);
   const shows = (running: RunningCli, pattern: RegExp): Promise<unknown> =>
-    waitFor(String(pattern), () => pattern.test(running.stdout));
+    waitFor(String(pattern), () => pattern.test(running.stdout)).catch((cause: unknown) => {
+      throw new Error(`it shows ${JSON.stringify(running.stdout.slice(-1000))}`, { cause });
+    });
   /** Waits until no process in the sandbox has this command line. */
   const waitForEnd = (pattern: string): Promise<unknown> =>
     waitFor(`the end of ${pattern}`, async () => {
@@ -188,7 +190,7 @@ describe('the command line', () => {
     const running = cli.startOnTerminal(`stty cols 91 rows 33; coppice shell ${id}; echo code=$?; stty -a`);
     await shows(running, /[#$] $/u);
     running.child.stdin.write('stty size\r');
-    await shows(running, /^33 91\r\n.*[#$] $/msu);
+    await shows(running, /^33 91\r.*[#$] $/msu);
     running.child.stdin.write('sleep 600\r');
     await waitFor('the command in front of the terminal', async () => {
       const { code } = await cli.run(['exec', id, '--', 'pgrep', '-x', 'sleep']);
