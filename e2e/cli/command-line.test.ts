@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, readFileSync, statSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { pollUntil } from '../../packages/server/src/lib/waiting/deadline.ts';
-import { PublishedCli, type RunningCli } from '../fixtures/cli/published-cli.ts';
+import { PublishedCli, shows } from '../fixtures/cli/published-cli.ts';
 import { API_KEY } from '../fixtures/service/service.ts';
 import { shared } from '../fixtures/service/shared.ts';
 
@@ -28,10 +28,6 @@ describe('the command line', () => {
 
   const waitFor = (what: string, look: () => unknown): Promise<unknown> =>
     pollUntil({ step: what, timeoutMs: TIMEOUT_MS, intervalMs: 50 }, async () => (await look()) || undefined);
-  const shows = (running: RunningCli, pattern: RegExp): Promise<unknown> =>
-    waitFor(String(pattern), () => pattern.test(running.stdout)).catch((cause: unknown) => {
-      throw new Error(`it shows ${JSON.stringify(running.stdout.slice(-1000))}`, { cause });
-    });
   /** Waits until no process in the sandbox has this command line. */
   const waitForEnd = (pattern: string): Promise<unknown> =>
     waitFor(`the end of ${pattern}`, async () => {
