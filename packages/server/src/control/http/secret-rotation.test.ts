@@ -208,7 +208,7 @@ test('a value that is stored during a fork or a resume is in force soon after', 
   assert.deepEqual([secretOf(id), outdated_sandboxes], ['v3', 0], 'when the resume is answered');
 });
 
-test('what is stored after a resume whose answer was lost is in force when the sandbox runs', async () => {
+test('a value that is stored after a resume whose answer was lost is in force when the sandbox runs', async () => {
   await using other = await startHarness({ reconcileIntervalMs: 1500 });
   for (const isRepeated of [true, false]) {
     const { name, credentials } = await store('v1', other);

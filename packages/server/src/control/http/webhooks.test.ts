@@ -354,7 +354,7 @@ test('a webhook with too many deliveries that wait is disabled, and its organiza
   await remove(hook);
 });
 
-test('what was not delivered is delivered after a restart, with the same id', async () => {
+test('a delivery that is pending when control stops is sent after the restart, with the same id', async () => {
   let isWell = false;
   await using receiver = await WebhookReceiver.start((response) => {
     if (isWell) response.writeHead(200).end();
