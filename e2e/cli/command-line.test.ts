@@ -35,6 +35,13 @@ describe('the command line', () => {
       return code === 1;
     });
 
+  /** Starts a script in the sandbox, and waits until it has printed "ready". */
+  const startReady = async (script: string) => {
+    const running = cli.start('exec', id, '--', 'sh', '-c', script);
+    await shows(running, /ready/u);
+    return running;
+  };
+
   test('without a service it says what to do, in one line', async () => {
     const { code, stdout, stderr } = await cli.run([]);
     assert.deepEqual([code, stdout], [2, '']);
@@ -116,30 +123,16 @@ describe('the command line', () => {
   });
 
   test('Ctrl-C interrupts the command, which may end in its own way', async () => {
-    const running = cli.start(
-      'exec',
-      id,
-      '--',
-      'sh',
-      '-c',
+    const running = await startReady(
       'trap "echo caught; exit 5" INT; echo ready; while :; do sleep 0.1; done',
     );
-    await shows(running, /ready/u);
     running.child.kill('SIGINT');
     const { code, stdout } = await running.result();
     assert.deepEqual([code, stdout], [5, 'ready\ncaught\n']);
   });
 
   test('a second Ctrl-C kills a command that ignores the first', async () => {
-    const running = cli.start(
-      'exec',
-      id,
-      '--',
-      'sh',
-      '-c',
-      'trap "echo ignored" INT; echo ready; while :; do sleep 0.2; done',
-    );
-    await shows(running, /ready/u);
+    const running = await startReady('trap "echo ignored" INT; echo ready; while :; do sleep 0.2; done');
     running.child.kill('SIGINT');
     await shows(running, /ignored/u);
     running.child.kill('SIGINT');
@@ -148,8 +141,7 @@ describe('the command line', () => {
   });
 
   test('it kills the command when it is terminated, or when the reader of its output leaves', async () => {
-    const running = cli.start('exec', id, '--', 'sh', '-c', 'echo ready; exec sleep 7654');
-    await shows(running, /ready/u);
+    const running = await startReady('echo ready; exec sleep 7654');
     running.child.kill('SIGTERM');
     assert.equal((await running.result()).code, 143);
     await waitForEnd('sleep 7654');
