@@ -19,6 +19,7 @@ import { isTmpfs } from './host/tmpfs.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
 import { ImageBuilds } from './driver/image-builds.ts';
+import { VmImages } from './driver/vm-images.ts';
 import { TemplatePlan } from './driver/template-plan.ts';
 import { VmCopies } from './driver/vm-copies.ts';
 import { VmRollbacks } from './driver/vm-rollbacks.ts';
@@ -58,6 +59,7 @@ export interface OpenedFleet {
   images: ImageStore;
   plan: TemplatePlan;
   builds: ImageBuilds;
+  vmImages: VmImages;
   disks: DiskOperations;
   workspaces: Workspaces;
   capacity: Capacity;
@@ -130,7 +132,8 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   };
   const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
   const copying = openCopies(config, parts, { fleet, captures, network, persistent, disk, log });
-  const stored = { captures, spool, images, plan, builds, workspaces };
+  const vmImages = new VmImages({ fleet, images });
+  const stored = { captures, spool, images, plan, builds, vmImages, workspaces };
   return { fleet, ...stored, ...copying, capacity, cgroups, network, close };
 }
 

@@ -105,6 +105,31 @@ export const VmInfo = z.object({
 });
 export type VmInfo = z.infer<typeof VmInfo>;
 
+/** What an image tells the programs in it. */
+export const ImageConfig = z.strictObject({
+  env: z.record(z.string(), z.string()),
+  user: z.string().max(256),
+  workdir: z.string().max(4095),
+});
+export type ImageConfig = z.infer<typeof ImageConfig>;
+
+/** Answer of `GET /vms/{id}/image`. */
+export const VmImage = z.object({ digest: z.string(), config: ImageConfig });
+export type VmImage = z.infer<typeof VmImage>;
+
+/** Body of `POST /vms/{id}/image`: makes an image of the VM's files, which belongs to the organization. */
+export const CommitVm = z.strictObject({
+  organization: z.string().min(1).max(128),
+  config: ImageConfig,
+  /** The most bytes that the image may have as stored. */
+  max_bytes: z.int().positive(),
+});
+export type CommitVm = z.infer<typeof CommitVm>;
+
+/** Answer of `POST /vms/{id}/image`. */
+export const CommittedImage = z.object({ digest: z.string(), size_bytes: z.int() });
+export type CommittedImage = z.infer<typeof CommittedImage>;
+
 /** Resources used by a VM's process, read on the host. */
 export const VmUsage = z.object({ cpu_ms: z.int(), mem_peak_bytes: z.int() });
 export type VmUsage = z.infer<typeof VmUsage>;
@@ -250,6 +275,8 @@ export const PreparedImage = z.object({
   prepared_at: z.iso.datetime(),
   status: z.enum(['ready', 'preparing']),
   shapes: z.array(ReadyShape),
+  /** The organization that built the image from steps; absent for other images. */
+  owner: z.string().optional(),
 });
 export type PreparedImage = z.infer<typeof PreparedImage>;
 

@@ -17,6 +17,10 @@ export interface CachedImage {
   sizeBytes: number;
   preparedAt: Date;
   lastUse: LastUse;
+  /** Set for an image that belongs to an organization and cannot be made again; it is no part of the cache. */
+  owner?: string | undefined;
+  /** Set for such an image that its owner has deleted. */
+  isReleased?: boolean;
 }
 
 export interface CachedTemplate {
@@ -111,6 +115,7 @@ export class CacheEvictor {
         reason,
       );
     }
+    for (const image of this.#findReleased()) await this.#evict(image, 'its owner has deleted it');
     for (let next = this.#nextToGo(); next !== undefined; next = this.#nextToGo()) {
       const { totalBytes } = this;
       await this.#evict(
@@ -128,8 +133,25 @@ export class CacheEvictor {
 
   get totalBytes(): number {
     const { images, templates } = this.#options;
-    const all = [...images.values(), ...templates.values()];
+    const cached = [...images.values()].filter(({ owner }) => owner === undefined);
+    const all = [...cached, ...templates.values()];
     return all.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  }
+
+  #findReleased(): Candidate[] {
+    const { images, templates, leases } = this.#options;
+    const isInUse = (digest: string): boolean =>
+      leases.isHeld(imageKey(digest)) ||
+      [...templates.values()].some((each) => each.imageDigest === digest && this.#isHeld(each));
+    return [...images.values()]
+      .filter(({ isReleased }) => isReleased === true)
+      .map(({ digest: name, sizeBytes, lastUse }) => ({
+        what: 'image',
+        name,
+        sizeBytes,
+        lastUsedMs: lastUse.ms,
+        isHeld: isInUse(name),
+      }));
   }
 
   #findStale(): { template: CachedTemplate; reason: string }[] {
@@ -156,7 +178,8 @@ export class CacheEvictor {
       if (isHeld && imageDigest !== undefined) heldImages.add(imageDigest);
       candidates.push({ what: 'template', name, sizeBytes, lastUsedMs: lastUse.ms, isHeld });
     }
-    for (const { digest: name, sizeBytes, lastUse } of images.values()) {
+    for (const { digest: name, sizeBytes, lastUse, owner } of images.values()) {
+      if (owner !== undefined) continue;
       const isHeld = heldImages.has(name) || leases.isHeld(imageKey(name));
       candidates.push({ what: 'image', name, sizeBytes, lastUsedMs: lastUse.ms, isHeld });
     }

@@ -14,6 +14,7 @@ export function toWire(image: StoredImage, shapes: readonly ReadyShape[]): Prepa
     prepared_at: image.preparedAt.toISOString(),
     status: 'ready',
     shapes: [...shapes],
+    ...(image.owner !== undefined && { owner: image.owner }),
   };
 }
 
@@ -62,7 +63,8 @@ function tellSteps(
   };
 }
 
-function untilClosed(stream: http2.ServerHttp2Stream): AbortSignal {
+/** Aborts when the caller has left. */
+export function untilClosed(stream: http2.ServerHttp2Stream): AbortSignal {
   const left = new AbortController();
   const leave = (): void => left.abort(new AppError('unavailable', 'the caller has left'));
   if (stream.destroyed) leave();

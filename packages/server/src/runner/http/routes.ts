@@ -10,6 +10,7 @@ import { VmMetricsQuery, type RunnerMetrics } from '../../lib/protocol/metrics-p
 import {
   CaptureId,
   CaptureRequest,
+  CommitVm,
   CreateVm,
   EventPlace,
   ForkVm,
@@ -26,6 +27,7 @@ import type { ImageBuilds } from '../driver/image-builds.ts';
 import type { TemplatePlan } from '../driver/template-plan.ts';
 import type { VmCopies } from '../driver/vm-copies.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
+import type { VmImages } from '../driver/vm-images.ts';
 import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
 import type { ImageStore } from '../image/store/image-store.ts';
 import type { VmMeters } from '../metrics/vm-meters.ts';
@@ -34,7 +36,7 @@ import { tunnelToAgent } from './agent-tunnel.ts';
 import { streamEvents } from './event-stream.ts';
 import { holdPlace, readJson, respondEmpty, respondJson } from './exchange.ts';
 import { DISK_ROUTES, diskKeyOf } from './disk-routes.ts';
-import { streamPreparation, toWire } from './prepare-stream.ts';
+import { streamPreparation, toWire, untilClosed } from './prepare-stream.ts';
 
 const VM_ID = /^run[0-9a-f]{20}$/u;
 
@@ -46,6 +48,7 @@ export interface RouteParts {
   images: ImageStore;
   builds: ImageBuilds;
   plan: TemplatePlan;
+  vmImages: VmImages;
   disks: DiskOperations;
   status: () => RunnerStatus;
   metrics: () => RunnerMetrics;
@@ -129,12 +132,15 @@ const ROUTES: readonly Route[] = [
     '/vms/:vm/agent/commands/:route',
     (parts, exchange) => joinAgent(parts, exchange, ['watch', 'output'], '/commands'),
   ],
+  [['GET'], '/vms/:vm/image', ({ vmImages }, { stream, id }) => respondJson(stream, 200, vmImages.read(id))],
+  [['POST'], '/vms/:vm/image', commitVm],
   [['GET'], '/captures', ({ copies }, { stream }) => respondJson(stream, 200, copies.listCaptures())],
   [['DELETE'], '/captures/:capture', removeCapture],
   [['GET'], '/events', ({ spool }, { stream }) => streamEvents(stream, spool)],
   [['POST'], '/events/ack', acknowledgeEvents],
   [['GET'], '/images', listImages],
   [['POST'], '/images/prepare', prepareImage],
+  [['DELETE'], '/images/:digest', releaseImage],
   ...DISK_ROUTES.map(([method, path, handle]): Route => [
     [method],
     path,
@@ -226,6 +232,16 @@ async function acknowledgeEvents({ spool }: RouteParts, { stream }: Exchange): P
 
 async function prepareImage(parts: RouteParts, { stream }: Exchange): Promise<void> {
   return streamPreparation(stream, parts, PrepareImage.parse(await readJson(stream)));
+}
+
+async function commitVm({ vmImages }: RouteParts, { stream, id }: Exchange): Promise<void> {
+  const request = CommitVm.parse(await readJson(stream));
+  respondJson(stream, 201, await vmImages.commit(id, request, untilClosed(stream)));
+}
+
+async function releaseImage({ images }: RouteParts, { stream, parameters }: Exchange): Promise<void> {
+  const isReleased = await images.release(parameters['digest'] ?? '');
+  respondJson(stream, 200, { released: isReleased });
 }
 
 function listImages({ images, plan }: RouteParts, { stream }: Exchange): void {

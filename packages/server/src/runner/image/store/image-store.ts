@@ -13,6 +13,7 @@ import { mkdir } from 'node:fs/promises';
 import {
   AppError,
   formatImageReference,
+  isBuiltImage,
   isBuiltinImage,
   parseImageReference,
   type ImageReference,
@@ -32,6 +33,7 @@ import type {
 import { LocalImages } from '../local/local-images.ts';
 import { joinLayouts, type BuiltinImage } from '../source/oci-source.ts';
 import { compressedBytes } from '../source/manifest.ts';
+import { builtReference, buildLayeredImage, type LayeredBuild } from './layered-image.ts';
 import { prepareImage } from './preparation.ts';
 import { ProgressMeter } from '../layers/progress-meter.ts';
 import { proveImage } from '../source/pull.ts';
@@ -138,6 +140,7 @@ export class ImageStore implements AsyncDisposable {
     this.#checkOpen();
     signal?.throwIfAborted();
     onStep?.('resolve');
+    if (isBuiltImage(reference)) return this.#findBuilt(reference, options);
     const digest = await untilAborted(signal, resolver.resolve(reference, access));
     (options.lease ?? own).add(imageKey(digest));
     const name = { name: formatPinned(reference), isAnonymous: resolver.isAnonymous(reference, access) };
@@ -153,10 +156,53 @@ export class ImageStore implements AsyncDisposable {
     return describe(entry, reference);
   }
 
+  /** Makes an image of a stored one and of a layer above it, which belongs to one organization. */
+  async build(request: LayeredBuild): Promise<StoredImage> {
+    const { images, places, limits, closing, leases, onStored, log } = this.#parts;
+    using lease = leases.open();
+    this.#checkOpen();
+    const base = images.find(request.base);
+    if (base === undefined)
+      throw new AppError(
+        'image_not_found',
+        `the image ${request.base} of the sandbox is not stored any more`,
+      );
+    lease.add(imageKey(base.digest));
+    const signal = AbortSignal.any([closing.signal, request.signal]);
+    const build = () => buildLayeredImage(base, { ...request, signal }, { images, places, limits });
+    const entry = await this.#slots.run(signal, build, request.organization);
+    log.info({ image: entry.digest, base: base.digest, size_bytes: entry.sizeBytes }, 'image built');
+    onStored();
+    return describe(entry, builtReference(entry.digest));
+  }
+
+  /** Gives up an image that was built. Returns false if there is none. */
+  async release(digest: string): Promise<boolean> {
+    const isReleased = await this.#parts.images.release(digest);
+    if (isReleased) this.#parts.onStored();
+    return isReleased;
+  }
+
+  #findBuilt(reference: ImageReference, { lease, organization = '' }: PrepareOptions): StoredImage {
+    const { digest = '' } = reference;
+    const entry = this.#parts.images.findOwned(digest, organization);
+    if (entry === undefined) {
+      const name = formatPinned(reference);
+      throw new AppError(
+        'image_not_found',
+        `there is no built image ${name}; build it again, or list the images`,
+      );
+    }
+    lease?.add(imageKey(digest));
+    entry.lastUse.mark();
+    return describe(entry, reference);
+  }
+
   /** Returns one row for each reference that points to a stored image now. */
   list(): StoredImage[] {
     const rows: StoredImage[] = [];
     for (const entry of this.#parts.images.values()) {
+      if (entry.isReleased) continue;
       for (const name of entry.references.keys()) {
         if (newestHolder(this.#parts.images.values(), name) !== entry) continue;
         rows.push(describeNamed(entry, name));
@@ -308,7 +354,7 @@ function describe(entry: ImageEntry, reference: ImageReference): StoredImage {
 }
 
 function describeNamed(entry: ImageEntry, name: string): StoredImage {
-  const { digest, path, sizeBytes, config, preparedAt } = entry;
+  const { digest, path, sizeBytes, config, preparedAt, owner } = entry;
   const reference = `${name.replace(/@.*$/u, '')}@${digest}`;
-  return { reference, digest, path, sizeBytes, config, preparedAt };
+  return { reference, digest, path, sizeBytes, config, preparedAt, owner };
 }

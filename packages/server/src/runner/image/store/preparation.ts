@@ -60,7 +60,7 @@ export async function prepareImage(image: PullableImage, options: PreparationOpt
   });
 }
 
-function pickTreeLimits({ maxEntries, maxContentBytes, maxMetadataBytes }: ImageLimits): TreeLimits {
+export function pickTreeLimits({ maxEntries, maxContentBytes, maxMetadataBytes }: ImageLimits): TreeLimits {
   return { maxEntries, maxContentBytes, maxMetadataBytes };
 }
 

@@ -35,6 +35,9 @@ const ImageRecord = z.object({
       anonymous: z.boolean().default(false),
     }),
   ),
+  /** The organization that owns an image built from steps. Absent for images that are fetched or imported. */
+  owner: z.string().optional(),
+  released: z.literal(true).optional(),
 });
 
 /** A stored image with all references that led to it. */
@@ -49,6 +52,10 @@ export interface ImageEntry {
   /** The references that were served to an anonymous caller: only these may serve one while the registry is down. */
   anonymous: Set<string>;
   lastUse: LastUse;
+  /** The organization that owns an image built from steps, which nothing can make again: it is not evicted. */
+  owner: string | undefined;
+  /** Its owner has deleted it: nothing finds it, and it is removed as soon as no VM uses it. */
+  isReleased: boolean;
 }
 
 export interface NewReference {
@@ -56,7 +63,10 @@ export interface NewReference {
   isAnonymous: boolean;
 }
 
-export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & { reference: NewReference };
+export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & {
+  reference: NewReference;
+  owner?: string;
+};
 
 export class StoredImages {
   readonly #imagesPath: string;
@@ -128,6 +138,8 @@ export class StoredImages {
       preparedAt: now,
       references: new Map([[image.reference.name, now]]),
       anonymous: new Set(image.reference.isAnonymous ? [image.reference.name] : []),
+      owner: image.owner,
+      isReleased: false,
     };
     await writeRecord(path, made);
     await chmod(path, DIRECTORY_MODE);
@@ -136,6 +148,28 @@ export class StoredImages {
     const entry = { ...made, lastUse: LastUse.read(target) };
     this.#entries.set(entry.digest, entry);
     return entry;
+  }
+
+  /** Finds an image that this organization has built. */
+  findOwned(digest: string, owner: string): ImageEntry | undefined {
+    const entry = this.#entries.get(digest);
+    return entry?.owner === owner && !entry.isReleased ? entry : undefined;
+  }
+
+  /** Has a built image removed as soon as nothing uses it. Returns false if there is none. */
+  async release(digest: string): Promise<boolean> {
+    const entry = this.#entries.get(digest);
+    if (entry?.owner === undefined) return false;
+    entry.isReleased = true;
+    await writeRecord(join(this.#imagesPath, directoryName(digest)), entry);
+    return true;
+  }
+
+  /** Takes back a release: the image was built again. */
+  async keep(entry: ImageEntry): Promise<void> {
+    if (!entry.isReleased) return;
+    entry.isReleased = false;
+    await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
   }
 
   /** Removes an image; look-ups miss it at once. No VM may use it. */
@@ -196,6 +230,8 @@ async function readEntry(path: string): Promise<ImageEntry> {
     references: new Map(record.references.map(({ name, resolved_at }) => [name, new Date(resolved_at)])),
     anonymous: new Set(record.references.flatMap(({ name, anonymous }) => (anonymous ? [name] : []))),
     lastUse: LastUse.read(path),
+    owner: record.owner,
+    isReleased: record.released === true,
   };
 }
 
@@ -211,6 +247,8 @@ async function writeRecord(directory: string, entry: Omit<ImageEntry, 'lastUse'>
       resolved_at: at.toISOString(),
       anonymous: entry.anonymous.has(name),
     })),
+    ...(entry.owner !== undefined && { owner: entry.owner }),
+    ...(entry.isReleased && { released: true as const }),
   };
   const path = join(directory, RECORD_NAME);
   const temporaryPath = `${path}.${process.hrtime.bigint()}.new`;

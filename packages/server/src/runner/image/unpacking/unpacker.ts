@@ -27,7 +27,13 @@ import { LineReader } from './line-reader.ts';
 import { UnpackChild } from './unpack-child.ts';
 import { MERGE, type UnpackLine } from './unpack-messages.ts';
 import type { UnpackPlace } from './unpack-places.ts';
-import { IMAGE_NAME, startPacking, startUnpacking, type UnpackFiles } from './unpack-programs.ts';
+import {
+  IMAGE_NAME,
+  startPacking,
+  startReading,
+  startUnpacking,
+  type UnpackFiles,
+} from './unpack-programs.ts';
 
 const IMAGE_MODE = 0o444;
 const FILE_MODE = 0o600;
@@ -61,6 +67,7 @@ export class Unpacker implements AsyncDisposable {
   readonly #answered = new Set<number>();
   readonly #merged = Promise.withResolvers<{ acls: number }>();
   #packing: UnpackChild | undefined;
+  #reading: UnpackChild | undefined;
   #progress: PackProgress | undefined;
   /** Bytes of files that are still to be written; undefined until the process has counted them. */
   #restBytes: number | undefined;
@@ -111,6 +118,17 @@ export class Unpacker implements AsyncDisposable {
     }
   }
 
+  /** Unpacks the content of a stored image as a layer. Throws when the image cannot be read. */
+  async unpackImage(layer: number, imagePath: string, signal: AbortSignal): Promise<void> {
+    const started = await startReading(this.#place, this.#files, imagePath);
+    const reading = new UnpackChild('sqfs2tar', started);
+    this.#reading = reading;
+    const archive = started.stdout;
+    invariant(archive, 'its standard output is a pipe');
+    await this.unpackLayer(layer, archive as AsyncIterable<Buffer>, signal);
+    await untilAborted(signal, reading.succeeded());
+  }
+
   /**
    * Merges all layers and packs the image. Moves it to `path`, owned by this process, read-only and synced. Returns its
    * size in bytes, and the number of entries that had an access control list.
@@ -146,7 +164,9 @@ export class Unpacker implements AsyncDisposable {
   }
 
   async #end(): Promise<void> {
-    const ends = await Promise.allSettled([this.#unpacking.end(), this.#packing?.end()]);
+    const ends = await Promise.allSettled(
+      [this.#unpacking, this.#packing, this.#reading].map((child) => child?.end()),
+    );
     for (const end of ends) if (end.status === 'rejected') throw end.reason;
   }
 
