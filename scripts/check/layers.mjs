@@ -51,6 +51,7 @@ export const LAYERS = [
         'documentation',
         'egress',
         'events',
+        'image-builds',
         'images',
         'limits',
         'metrics',

@@ -2,7 +2,8 @@
 import { z } from 'zod';
 import { ErrorAnswer } from '../error-body.ts';
 import { boundedText, Timestamp } from '../fields.ts';
-import { SandboxShape } from '../sandbox/sandbox.ts';
+import { CreateSandboxRequest, SandboxShape } from '../sandbox/sandbox.ts';
+import { STEPS_FIELDS } from './image-builds.ts';
 
 /** Maximum number of shapes in one build, not counting the default shape. */
 export const MAX_BUILD_SHAPES = 8;
@@ -32,15 +33,40 @@ export const ImageRecord = z
   .meta({ id: 'Image' });
 export type ImageRecord = z.infer<typeof ImageRecord>;
 
+/** What the sandbox of a build may connect to, as in a create. */
+const { network, network_profile, credentials, credentials_v2 } = CreateSandboxRequest.shape;
+const EGRESS_OF_BUILD = { network, network_profile, credentials, credentials_v2 };
+
 /** Body of `POST /v1/images/build`. */
 export const BuildImageRequest = z
   .strictObject({
-    image: boundedText(1, 512),
+    image: boundedText(1, 512)
+      .optional()
+      .describe('Pinned reference of an image to prepare. Exactly one of image and from is given.'),
     shapes: z
       .array(SandboxShape, { error: 'must be an array of objects' })
       .max(MAX_BUILD_SHAPES, { error: `must have at most ${MAX_BUILD_SHAPES} entries` })
       .default([])
-      .describe('Shapes to prepare in addition to the default shape.'),
+      .describe('With image: shapes to prepare in addition to the default shape.'),
+    ...STEPS_FIELDS,
+    ...SandboxShape.shape,
+    ...EGRESS_OF_BUILD,
+  })
+  .refine(({ image, from }) => (image === undefined) !== (from === undefined), {
+    path: ['image'],
+    error: 'give either image, to prepare one, or from, to build one from steps',
+  })
+  .refine(({ image, name, steps }) => image === undefined || (name === undefined && steps === undefined), {
+    path: ['steps'],
+    error: 'steps and name belong to from',
+  })
+  .refine(({ from, name, steps }) => from === undefined || (name !== undefined && steps !== undefined), {
+    path: ['steps'],
+    error: 'from requires name and steps',
+  })
+  .refine(({ from, shapes }) => from === undefined || shapes.length === 0, {
+    path: ['shapes'],
+    error: 'belongs to image; prepare the image once it is built',
   })
   .meta({ id: 'BuildImageRequest' });
 export type BuildImageRequest = z.infer<typeof BuildImageRequest>;

@@ -104,6 +104,7 @@ export async function startControl(
   const base = { ...storage, runner, objects, region, limits, creditCents, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();
+  await live.imageBuilds.recover();
   const gate = new Gate(lease);
   let address = '';
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);

@@ -23,6 +23,9 @@ import { NamedSecretStore } from './egress/named-secrets/named-secret-store.ts';
 import { NamedSecrets } from './egress/named-secrets/named-secrets.ts';
 import { SecretValues } from './egress/named-secrets/secret-values.ts';
 import { GrantStore } from './egress/grant-store.ts';
+import { BuildStore } from './image-builds/build-store.ts';
+import { ImageBuilds } from './image-builds/image-builds.ts';
+import { BuiltImages } from './images/built-images.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
 import type { ServiceMetrics } from './metrics/service-metrics.ts';
@@ -69,6 +72,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const store = new SandboxStore(db);
   const registries = new Registries({ store: new RegistryStore(db), secrets, log });
   const imageUses = new ImageUses(db, log);
+  const builtImages = new BuiltImages({ db, runner: runner.images, log });
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const { named, ...egress } = openEgress(base, audit, (id) => drivers.find(id));
@@ -104,6 +108,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     region,
     registries,
     imageUses,
+    builtImages,
     family,
     credit,
     grants,
@@ -112,12 +117,25 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     environments,
   });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
+  const images = { imageUses, builtImages };
+  const buildParts = { images: builtImages, sandboxes, commands, runner, clock, log };
+  const imageBuilds = stack.use(new ImageBuilds({ ...buildParts, store: new BuildStore(db) }));
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
   const billing = new Billing({ db, clock, credit });
   const kept = { ...named, audit, auditStore, teamSecrets };
-  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...kept };
+  const records = {
+    sandboxes,
+    commands,
+    snapshots,
+    registries,
+    ...images,
+    imageBuilds,
+    grants,
+    environments,
+    ...kept,
+  };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 

@@ -19,6 +19,8 @@ import type { Grants } from '../egress/grants.ts';
 import type { NamedSecrets } from '../egress/named-secrets/named-secrets.ts';
 import type { SecretValues } from '../egress/named-secrets/secret-values.ts';
 import type { SecretDigest } from '../egress/secret-digest.ts';
+import type { ImageBuilds } from '../image-builds/image-builds.ts';
+import type { BuiltImages } from '../images/built-images.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RateLimiter } from '../limits/rate-limiter.ts';
 import type { ServiceMetrics } from '../metrics/service-metrics.ts';
@@ -65,6 +67,8 @@ export interface HttpParts {
   secretValues: SecretValues;
   registries: Registries;
   imageUses: ImageUses;
+  builtImages: BuiltImages;
+  imageBuilds: ImageBuilds;
   runner: RunnerClient;
   forwarder: PortForwarder;
   previews: Previews;

@@ -2,9 +2,10 @@
  * Images that organizations have requested. The runner shares images among all organizations, and their names disclose
  * what others work with. So each organization sees only its own, by the names that it used, and the built-in ones.
  */
-import { BUILTIN_REGISTRY, type ImageRecord } from '@coppice/contract';
+import { BUILT_REGISTRY, BUILTIN_REGISTRY, type ImageRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
+import type { BuiltImageTable } from './built-image-tables.ts';
 import type { PreparedImage } from '../../lib/protocol/runner-protocol.ts';
 
 /** Limit for each organization; the image with the oldest use is dropped first. */
@@ -33,7 +34,7 @@ export class ImageUses {
     const digest = /@(sha256:[0-9a-f]{64})$/u.exec(image)?.[1];
     const use = nameUse(organizationId, image);
     const isKnown = (this.#remembered.get(use) ?? 0) > Date.now() - REMEMBERED_MS;
-    if (digest === undefined || isKnown || isBuiltinName(image)) return;
+    if (digest === undefined || isKnown || isBuiltinName(image) || isBuiltName(image)) return;
     try {
       await this.#store(organizationId, image, digest);
       this.#remember(use);
@@ -46,15 +47,21 @@ export class ImageUses {
   }
 
   /**
-   * Selects from the runner's images the built-in ones and those that this organization requested, by its own names.
+   * Selects from the runner's images the built-in ones, those that this organization requested, by its own names, and
+   * those that it has `built`.
    */
-  async show(organizationId: string, prepared: readonly PreparedImage[]): Promise<ImageRecord[]> {
-    const byDigest = new Map(prepared.map((image) => [image.digest, image]));
-    const own = (await this.#list(organizationId)).flatMap(({ image, digest }) => {
+  async show(
+    organizationId: string,
+    prepared: readonly PreparedImage[],
+    built: readonly Pick<BuiltImageTable, 'name' | 'digest'>[],
+  ): Promise<ImageRecord[]> {
+    const byDigest = new Map(prepared.map(({ owner: _, ...image }) => [image.digest, image]));
+    const named = built.map(({ name, digest }) => ({ image: `${name}@${digest}`, digest }));
+    const own = [...(await this.#list(organizationId)), ...named].flatMap(({ image, digest }) => {
       const found = byDigest.get(digest);
       return found === undefined ? [] : [{ ...found, image }];
     });
-    const builtin = prepared.filter(({ image }) => isBuiltinName(image));
+    const builtin = prepared.filter(({ image, owner }) => owner === undefined && isBuiltinName(image));
     return [...own, ...builtin].sort((a, b) => (a.image < b.image ? -1 : 1));
   }
 
@@ -100,6 +107,11 @@ export class ImageUses {
 
 function nameUse(organizationId: string, image: string): string {
   return `${organizationId} ${image}`;
+}
+
+/** These are in a table of their own. */
+function isBuiltName(image: string): boolean {
+  return image.startsWith(`${BUILT_REGISTRY}/`);
 }
 
 function isBuiltinName(image: string): boolean {

@@ -31,6 +31,7 @@ import type {
 } from '../events/event-tables.ts';
 import type { WebhookAttemptTable, WebhookDeliveryTable, WebhookTable } from '../webhooks/webhook-tables.ts';
 import type { AuditEntryTable } from '../audit/audit-tables.ts';
+import type { BuiltImageTable, ImageBuildEventTable, ImageBuildTable } from '../images/built-image-tables.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
 import type { PreviewTable } from '../ports/preview-tables.ts';
 import type { RegistryCredentialTable } from '../registries/registry-tables.ts';
@@ -52,6 +53,9 @@ export interface Tables {
   idempotency_keys: IdempotencyKeyTable;
   registry_credentials: RegistryCredentialTable;
   image_uses: ImageUseTable;
+  built_images: BuiltImageTable;
+  image_builds: ImageBuildTable;
+  image_build_events: ImageBuildEventTable;
   previews: PreviewTable;
   snapshots: SnapshotTable;
   billing_segments: BillingSegmentTable;

@@ -1,0 +1,167 @@
+/** Images built from steps in real sandboxes, and sandboxes made from them. */
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Api } from '../fixtures/api/api.ts';
+import { Service } from '../fixtures/service/service.ts';
+
+const INSTANCE = 18;
+const FROM = 'coppice/base:1';
+const WAIT_MS = 120_000;
+
+let service: Service;
+let api: Api;
+before(async () => {
+  service = await Service.start({ instance: INSTANCE });
+  api = new Api(service);
+});
+after(() => service[Symbol.asyncDispose]());
+
+interface Build {
+  id: string;
+  status: string;
+  image: string | null;
+  run_id: string;
+  steps_done: number;
+  error: { code: string; message: string } | null;
+}
+
+async function build(body: Record<string, unknown>): Promise<Build> {
+  const answer = await api.call('POST', '/v1/images/build', { body: { from: FROM, ...body } });
+  assert.equal(answer.status, 201, answer.text);
+  return answer.body as unknown as Build;
+}
+
+async function liveSandboxes(): Promise<number> {
+  const { text } = await api.call('GET', '/v1/runs');
+  return (JSON.parse(text) as unknown[]).length;
+}
+
+test('what the steps change is in the sandboxes of the image, and nothing else of the base is changed', async () => {
+  const made = await build({
+    name: 'app:1',
+    steps: [
+      { run: 'printf hello > /etc/greeting && chown 1000:1001 /etc/greeting && chmod 4750 /etc/greeting' },
+      { run: 'mkdir -p /srv/data && ln /etc/greeting /srv/data/second && ln -s /etc/greeting /srv/link' },
+      { run: 'test -e /etc/passwd && rm /etc/passwd && mv /etc/group /srv/moved' },
+      { env: { GREETING: 'built', PATH: '/opt/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin' } },
+      { workdir: '/srv/app' },
+      { workdir: 'deeper' },
+      { run: ['/bin/sh', '-c', 'echo "$GREETING in $(pwd)" > made'] },
+      { user: '1000:1001' },
+    ],
+  });
+  assert.equal(made.status, 'done', JSON.stringify(made.error));
+  assert.match(made.image ?? '', /^built\/app:1@sha256:[0-9a-f]{64}$/u);
+  assert.equal(made.steps_done, 8);
+  assert.equal(await liveSandboxes(), 0, 'the sandbox of the build is destroyed');
+  const { id, image } = await api.create({ image: 'built/app:1' });
+  assert.equal(image, made.image);
+  const { stdout, stderr } = await api.exec(
+    id,
+    'id -u; pwd; echo $GREETING; cat made; stat -c "%u:%g %a %h" /etc/greeting; cat /srv/link; ls /etc/passwd /etc/group 2>/dev/null | wc -l; ls /srv/moved; ls /bin/sh',
+  );
+  assert.equal(
+    stdout,
+    '1000\n/srv/app/deeper\nbuilt\nbuilt in /srv/app/deeper\n1000:1001 4750 2\nhello0\n/srv/moved\n/bin/sh\n',
+    stderr,
+  );
+  await api.destroy(id);
+  const listed = await api.call('GET', '/v1/images');
+  assert.match(listed.text, /"built\/app:1@sha256:/u);
+});
+
+test('an image can be built on a built one, a name is replaced, and a deleted image is gone', async () => {
+  const second = await build({
+    from: 'built/app:1',
+    name: 'app:2',
+    steps: [{ user: '0' }, { run: 'rm /etc/greeting && cat /srv/data/second > /third' }],
+  });
+  assert.equal(second.status, 'done', JSON.stringify(second.error));
+  const { id } = await api.create({ image: 'built/app:2' });
+  assert.equal((await api.exec(id, 'cat /third; ls /etc/greeting')).stdout, 'hello');
+  const removed = await api.call('DELETE', '/v1/images?image=built/app:2');
+  assert.equal(removed.status, 200, removed.text);
+  assert.equal((await api.exec(id, 'cat /third')).stdout, 'hello', 'its sandbox keeps it');
+  const refused = await api.call('POST', '/v1/runs', { body: { image: 'built/app:2' } });
+  assert.equal(refused.status, 404, refused.text);
+  await api.destroy(id);
+  const directory = join(service.dataDir, 'runner', 'images', 'images');
+  const digest = (second.image ?? '').split('@sha256:')[1] ?? '';
+  await service.waitFor(
+    'the image to be removed',
+    WAIT_MS,
+    () => !readdirSync(directory).includes(`sha256-${digest}`),
+  );
+});
+
+test('a step that fails ends the build with its number, exit code and last output, and leaves no image', async () => {
+  const made = await build({
+    name: 'bad:1',
+    steps: [{ run: 'true' }, { run: 'echo the reason >&2; exit 7' }, { run: 'true' }],
+  });
+  assert.equal(made.status, 'failed');
+  assert.equal(made.error?.code, 'build_failed');
+  assert.match(made.error.message, /^steps\[1\]: .* ended with exit code 7; its last output:\nthe reason$/su);
+  assert.equal(await liveSandboxes(), 0);
+  assert.equal((await api.call('POST', '/v1/runs', { body: { image: 'built/bad:1' } })).status, 404);
+});
+
+test('the log streams while a step runs, another client reads it from an event on, and a cancel ends it', async () => {
+  const started = await build({
+    name: 'long:1',
+    detached: true,
+    steps: [{ run: 'for n in 1 2 3; do echo line $n; done; sleep 600' }],
+  });
+  const path = `/v1/images/builds/${started.id}`;
+  const stream = await api.fetch('GET', `${path}/log`, { headers: { accept: 'text/event-stream' } });
+  let text = '';
+  const reader = (stream.body as ReadableStream<Uint8Array>).getReader();
+  while (!text.includes('line 3')) {
+    const { value, done } = await reader.read();
+    assert.equal(done, false, text);
+    text += Buffer.from(value ?? []).toString();
+  }
+  const cancelled = await api.call('DELETE', path);
+  assert.equal(cancelled.body['status'], 'cancelled', cancelled.text);
+  assert.equal(await liveSandboxes(), 0);
+  for (let part = await reader.read(); !part.done; part = await reader.read())
+    text += Buffer.from(part.value).toString();
+  assert.match(text, /"type":"end"/u);
+  const page = await api.call('GET', `${path}/log?after=1`);
+  const { events } = page.body as { events: { seq: number; type: string }[] };
+  assert.deepEqual([events[0]?.seq, events.at(-1)?.type], [2, 'end'], page.text);
+});
+
+test('a runner killed in the middle of a step does not end the build; a killed control leaves a failed one and no sandbox', async () => {
+  const steps = [{ run: 'echo begun; sleep 15; echo still here > /kept' }];
+  const first = await build({ name: 'kill:1', detached: true, steps });
+  await untilLogHas(first.id, 'begun');
+  await service.killRole('runner');
+  await waitForEnd(first.id);
+  const survived = await api.call('GET', `/v1/images/builds/${first.id}`);
+  assert.equal(survived.body['status'], 'done', survived.text);
+
+  const second = await build({ name: 'kill:2', detached: true, steps: [{ run: 'echo begun; sleep 600' }] });
+  await untilLogHas(second.id, 'begun');
+  await service.killRole('control');
+  await waitForEnd(second.id);
+  const record = await api.call('GET', `/v1/images/builds/${second.id}`);
+  assert.equal(record.body['status'], 'failed', record.text);
+  assert.match(record.text, /restarted in the middle of the build/u);
+  assert.equal(await liveSandboxes(), 0);
+});
+
+async function untilLogHas(id: string, text: string): Promise<void> {
+  await service.waitFor(`the log to have ${text}`, WAIT_MS, async () =>
+    (await api.call('GET', `/v1/images/builds/${id}/log`)).text.includes(`${text}\\n`),
+  );
+}
+
+async function waitForEnd(id: string): Promise<void> {
+  await service.waitFor('the build to end', WAIT_MS, async () => {
+    const answer = await api.call('GET', `/v1/images/builds/${id}`).catch(() => undefined);
+    return answer?.status === 200 && answer.body['status'] !== 'running';
+  });
+}

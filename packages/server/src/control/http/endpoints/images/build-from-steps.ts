@@ -1,0 +1,92 @@
+/** `POST /v1/images/build` with `from`: starts a build, and answers as the client asks. */
+import { ImageBuild, ImageBuildEvent, type BuildImageRequest } from '@coppice/contract';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { newBuildId } from '../../../image-builds/image-builds.ts';
+import { endOf } from '../../access/end-with-key.ts';
+import { createOnce } from '../../access/idempotent.ts';
+import { DelayedJson } from '../../answers/delayed-json.ts';
+import { buildErrorBody, logError, toAppError } from '../../answers/error-mapper.ts';
+import { EventStream } from '../../answers/event-stream.ts';
+import { buildErrorFrame } from '../../answers/stream-error.ts';
+import { whenLeft } from '../../answers/when-left.ts';
+import type { HttpParts } from '../../parts.ts';
+import { readRequestedEgress } from '../../requests/requested-egress.ts';
+
+type Parts = Pick<
+  HttpParts,
+  'imageBuilds' | 'idempotency' | 'openRequests' | 'rules' | 'runner' | 'secretDigest' | 'secretValues'
+>;
+
+export async function buildFromSteps(
+  parts: Parts,
+  request: FastifyRequest & { body: BuildImageRequest },
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { imageBuilds, openRequests } = parts;
+  const { organizationId, teamId, reach, body } = request;
+  const left = whenLeft(reply);
+  const answer = await createOnce(parts, request, reply, {
+    body: parts.secretDigest.hide(body),
+    newSubjectId: newBuildId,
+    create: async (id) => {
+      const egress = await readRequestedEgress(
+        organizationId,
+        { ...body, image: body.from ?? '', labels: {} },
+        parts,
+      );
+      const owner = { organizationId, teamId };
+      return { status: 201, body: await imageBuilds.start({ owner, id, request: body, egress }) };
+    },
+    find: (id) => imageBuilds.findSubject(reach, id),
+  });
+  const { id } = answer.body;
+  const ending = endOf(request, openRequests);
+  if (request.headers.accept?.includes('text/event-stream') === true)
+    await sendBuildEvents(parts, request, reply, { id, after: 0 });
+  else if (body.detached)
+    return reply.code(201).header('location', `/v1/images/builds/${id}`).send(answer.body);
+  else
+    await openRequests.stream(organizationId, () =>
+      sendWhenEnded(() => imageBuilds.wait(reach, id, AbortSignal.any([left, ending])), request, reply),
+    );
+  return reply;
+}
+
+/** Streams the log of a build to its end. */
+export async function sendBuildEvents(
+  { imageBuilds, openRequests }: Pick<HttpParts, 'imageBuilds' | 'openRequests'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { id, after }: { id: string; after: number },
+): Promise<void> {
+  await imageBuilds.get(request.reach, id);
+  await openRequests.stream(request.organizationId, async () => {
+    const events = new EventStream(reply);
+    const signal = AbortSignal.any([events.left, endOf(request, openRequests)]);
+    try {
+      for await (const event of imageBuilds.follow(request.reach, id, { after, signal }))
+        await events.send(ImageBuildEvent.parse(event), event.seq);
+    } catch (error) {
+      await events.send(buildErrorFrame(error, request, openRequests));
+    } finally {
+      events.end();
+    }
+  });
+}
+
+/** Sends the status at once, and the record when the build has ended. */
+async function sendWhenEnded(
+  wait: () => Promise<ImageBuild>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  const answer = new DelayedJson(reply);
+  answer.begin(201);
+  try {
+    await answer.end(ImageBuild.parse(await wait()));
+  } catch (error) {
+    const mapped = toAppError(error);
+    logError(mapped, request);
+    answer.fail(buildErrorBody(mapped, request));
+  }
+}

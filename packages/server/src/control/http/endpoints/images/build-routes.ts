@@ -1,0 +1,115 @@
+/** The builds of images from steps, and the images that they made. */
+import { BuildLog, BuildLogQuery, DeleteImageQuery, ImageBuild, ImageBuildEvent } from '@coppice/contract';
+import { z } from 'zod';
+import { answers, contents, eventOf } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import type { HttpParts } from '../../parts.ts';
+import { sendBuildEvents } from './build-from-steps.ts';
+
+const BuildParams = z.object({ build: z.string().max(64) });
+
+const LOG = contents('A page of the log, or the events to the end of the build.', {
+  'application/json': BuildLog,
+  'text/event-stream': eventOf(ImageBuildEvent),
+});
+
+type Parts = Pick<HttpParts, 'imageBuilds' | 'builtImages' | 'openRequests'>;
+
+export function addBuildRoutes(app: App, parts: Parts): void {
+  addListBuilds(app, parts);
+  addGetBuild(app, parts);
+  addCancelBuild(app, parts);
+  addBuildLog(app, parts);
+  addDeleteImage(app, parts);
+}
+
+function addListBuilds(app: App, { imageBuilds }: Parts): void {
+  app.route({
+    method: 'GET',
+    url: '/v1/images/builds',
+    config: { access: 'read' },
+    schema: {
+      operationId: 'listImageBuilds',
+      summary: 'List the newest 100 builds of images from steps',
+      response: answers(200, z.array(ImageBuild), [401, 503]),
+    },
+    handler: ({ reach }) => imageBuilds.list(reach),
+  });
+}
+
+function addGetBuild(app: App, { imageBuilds }: Parts): void {
+  app.route({
+    method: 'GET',
+    url: '/v1/images/builds/:build',
+    config: { access: 'read' },
+    schema: {
+      operationId: 'getImageBuild',
+      summary: 'Get a build of an image from steps',
+      params: BuildParams,
+      response: answers(200, ImageBuild, [401, 404, 503]),
+    },
+    handler: ({ reach, params }) => imageBuilds.get(reach, params.build),
+  });
+}
+
+function addCancelBuild(app: App, { imageBuilds }: Parts): void {
+  app.route({
+    method: 'DELETE',
+    url: '/v1/images/builds/:build',
+    config: { access: 'full' },
+    schema: {
+      operationId: 'cancelImageBuild',
+      summary: 'Cancel a build; answers when its sandbox is destroyed',
+      description: 'A build that has ended stays as it is. Its record and its log are kept for 30 days.',
+      params: BuildParams,
+      response: answers(200, ImageBuild, [401, 404, 503]),
+    },
+    handler: ({ reach, params }) => imageBuilds.cancel(reach, params.build),
+  });
+}
+
+function addBuildLog(app: App, parts: Parts): void {
+  app.route({
+    method: 'GET',
+    url: '/v1/images/builds/:build/log',
+    config: { access: 'read' },
+    schema: {
+      operationId: 'getImageBuildLog',
+      summary: 'Read the log of a build, as a page or as a stream',
+      description:
+        'With `Accept: text/event-stream`: server-sent events, one ImageBuildEvent per `data:` line, until the build has ' +
+        'ended. The id of an event is its `seq`; a client that continues sends it as `after`.',
+      params: BuildParams,
+      querystring: BuildLogQuery,
+      response: { ...answers(200, BuildLog, [400, 401, 404, 429, 503]), 200: LOG },
+    },
+    handler: async (request, reply) => {
+      const { params, query, reach } = request;
+      if (request.headers.accept?.includes('text/event-stream') === true) {
+        await sendBuildEvents(parts, request, reply, { id: params.build, after: query.after });
+        return reply;
+      }
+      const events = await parts.imageBuilds.readLog(reach, params.build, query.after);
+      return { events, next: events.at(-1)?.seq ?? query.after };
+    },
+  });
+}
+
+function addDeleteImage(app: App, { builtImages }: Parts): void {
+  app.route({
+    method: 'DELETE',
+    url: '/v1/images',
+    config: { access: 'full' },
+    schema: {
+      operationId: 'deleteImage',
+      summary: 'Delete an image that was built from steps',
+      description: 'Sandboxes and snapshots of the image keep what they need of it.',
+      querystring: DeleteImageQuery,
+      response: answers(200, z.object({ deleted: z.boolean() }), [400, 401, 404, 503]),
+    },
+    handler: async ({ organizationId, query }) => {
+      await builtImages.delete(organizationId, query.image);
+      return { deleted: true };
+    },
+  });
+}

@@ -1,0 +1,380 @@
+/**
+ * Builds images from steps. A build has one sandbox of its organization, which counts and is billed, limited and audited as
+ * any other:
+ *
+ *   row ─► create the sandbox from the image ─► steps, one after another ─► the runner makes an image of its files
+ *       ─► name and end of the build, in one transaction ─► destroy the sandbox
+ *
+ * The row names the sandbox before it exists. So a control that was killed finds at its next start which sandboxes to
+ * destroy and which builds have failed. An image that no name stands for is removed by the same sweep.
+ */
+import { EventEmitter, once } from 'node:events';
+import {
+  AppError,
+  MAX_BUILD_EVENTS,
+  type BuildImageRequest,
+  type CreateSandboxRequest,
+  type ImageBuild,
+  type ImageBuildEvent,
+} from '@coppice/contract';
+import type { Logger } from 'pino';
+import { newId } from '../../lib/new-id.ts';
+import type { Owner } from '../accounts/organizations/organization-store.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
+import type { Commands } from '../commands/commands.ts';
+import { parseBuiltName, type BuiltImages } from '../images/built-images.ts';
+import type { ImageBuildTable } from '../images/built-image-tables.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import type { Subject } from '../sandbox/idempotency.ts';
+import { newSandboxId } from '../sandbox/record/ids.ts';
+import type { RequestedEgress, Sandboxes } from '../sandbox/sandboxes.ts';
+import type { Clock } from '../time/clock.ts';
+import { BuildLog } from './build-log.ts';
+import { buildBuildRecord, type BuildEnd, type BuildStore } from './build-store.ts';
+import { BuildSteps } from './build-steps.ts';
+
+/** Builds of one organization that run at the same time. */
+const MAX_RUNNING = 8;
+/** Bytes of all built images of one organization, as stored. */
+const MAX_STORED_BYTES = 20 * 2 ** 30;
+/** Ends the sandbox of a build if nothing else does. */
+const SANDBOX_GRACE_S = 3600;
+/** A follower looks again after this time, also without a notice. */
+const FOLLOW_MS = 5000;
+const DESTROY_PATIENCE_MS = 60_000;
+
+export interface ImageBuildsParts {
+  store: BuildStore;
+  images: BuiltImages;
+  sandboxes: Pick<Sandboxes, 'create' | 'getDriver'>;
+  commands: Commands;
+  runner: RunnerClient;
+  clock: Pick<Clock, 'wallMs'>;
+  log: Logger;
+}
+
+export interface StartBuild {
+  owner: Owner;
+  /** From {@link newBuildId}. */
+  id: string;
+  request: BuildImageRequest;
+  egress: RequestedEgress;
+}
+
+export function newBuildId(): string {
+  return newId('build');
+}
+
+const BUILD_ID = /^build[0-9a-f]{20}$/u;
+
+interface Running {
+  organizationId: string;
+  stop: AbortController;
+  done: Promise<void>;
+}
+
+export class ImageBuilds implements AsyncDisposable {
+  readonly #parts: ImageBuildsParts;
+  readonly #running = new Map<string, Running>();
+  readonly #notices = new EventEmitter().setMaxListeners(0);
+  #isClosing = false;
+
+  constructor(parts: ImageBuildsParts) {
+    this.#parts = parts;
+  }
+
+  /** Fails the builds that a killed control has left, destroys their sandboxes, and removes images without a name. */
+  async recover(): Promise<void> {
+    const { store, log } = this.#parts;
+    for (const build of await store.listRunning()) {
+      await this.#destroySandbox(build);
+      const error = new AppError(
+        'unavailable',
+        'the service was restarted in the middle of the build; build again',
+      );
+      await this.#end(build, { state: 'failed', error_code: error.code, error_message: error.message });
+      log.warn({ build: build.id }, 'a build was interrupted by a restart');
+    }
+    await this.#sweepImages();
+  }
+
+  /** Resolves when the build is recorded and runs. Throws when it cannot begin. */
+  async start({ owner, id, request, egress }: StartBuild): Promise<ImageBuild> {
+    const { store, images, clock } = this.#parts;
+    const { from, steps } = request;
+    if (from === undefined || steps === undefined || request.name === undefined)
+      throw new AppError('invalid_request', 'from, name and steps: are required for a build');
+    const { organizationId, teamId } = owner;
+    if (this.#isClosing) throw new AppError('unavailable', 'the service is shutting down');
+    const { name } = parseBuiltName(request.name);
+    const running = [...this.#running.values()].filter((build) => build.organizationId === organizationId);
+    if (running.length >= MAX_RUNNING)
+      throw new AppError('capacity', `your organization runs ${MAX_RUNNING} builds; wait for one to end`);
+    await images.pin(organizationId, from);
+    await this.#roomOf(organizationId);
+    const row = {
+      id,
+      organization_id: organizationId,
+      team_id: teamId,
+      name,
+      base: from,
+      sandbox_id: newSandboxId(),
+      steps: steps.length,
+      created_at: clock.wallMs(),
+    };
+    const stop = new AbortController();
+    const entry: Running = { organizationId, stop, done: Promise.resolve() };
+    this.#running.set(id, entry);
+    try {
+      await store.insert(row);
+    } catch (error) {
+      this.#running.delete(id);
+      throw error;
+    }
+    const build = await this.#require({ organizationId, onlyTeamId: null }, id);
+    entry.done = this.#carryOut(build, { request, egress, signal: stop.signal })
+      .catch((error: unknown) =>
+        this.#parts.log.error({ err: error, build: id }, 'a build could not be ended'),
+      )
+      .finally(() => this.#running.delete(id));
+    return buildBuildRecord(build);
+  }
+
+  async get(reach: Reach, id: string): Promise<ImageBuild> {
+    return buildBuildRecord(await this.#require(reach, id));
+  }
+
+  async list(reach: Reach): Promise<ImageBuild[]> {
+    return (await this.#parts.store.list(reach)).map(buildBuildRecord);
+  }
+
+  /** Returns the outcome of a start, for its Idempotency-Key. */
+  async findSubject(reach: Reach, id: string): Promise<Subject<ImageBuild>> {
+    const row = await this.#parts.store.find(reach, id);
+    return row === undefined ? 'nothing' : { status: 201, body: buildBuildRecord(row) };
+  }
+
+  /** Cancels a build, and resolves when it has ended. A build that has ended stays as it is. */
+  async cancel(reach: Reach, id: string): Promise<ImageBuild> {
+    await this.#require(reach, id);
+    const running = this.#running.get(id);
+    running?.stop.abort(new Cancelled());
+    await running?.done;
+    return this.get(reach, id);
+  }
+
+  /** Resolves with the record when the build has ended, or when `signal` fires. */
+  async wait(reach: Reach, id: string, signal: AbortSignal): Promise<ImageBuild> {
+    for await (const event of this.follow(reach, id, { after: 0, signal })) if (event.type === 'end') break;
+    return this.get(reach, id);
+  }
+
+  /** Returns a page of the log. */
+  async readLog(reach: Reach, id: string, after: number): Promise<ImageBuildEvent[]> {
+    await this.#require(reach, id);
+    return this.#parts.store.readEvents(id, after);
+  }
+
+  /** Yields the events after a number, to the end of the build or until `signal`. */
+  async *follow(
+    reach: Reach,
+    id: string,
+    { after, signal }: { after: number; signal: AbortSignal },
+  ): AsyncGenerator<ImageBuildEvent> {
+    let last = after;
+    while (!signal.aborted) {
+      const notice = this.#notice(id, signal);
+      // Read before the events: a build that has ended writes no more of them.
+      const hasEnded = !this.#running.has(id);
+      const events = await this.readLog(reach, id, last);
+      for (const event of events) {
+        yield event;
+        last = event.seq;
+        if (event.type === 'end') return;
+      }
+      if (events.length === 0 && hasEnded) return;
+      if (events.length < MAX_BUILD_EVENTS) await notice;
+    }
+  }
+
+  /** Stops all builds, which fail, and resolves when their sandboxes are destroyed. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isClosing = true;
+    for (const { stop } of this.#running.values())
+      stop.abort(
+        new AppError('unavailable', 'the service was stopped in the middle of the build; build again'),
+      );
+    await Promise.all([...this.#running.values()].map(({ done }) => done));
+  }
+
+  async #notice(id: string, signal: AbortSignal): Promise<void> {
+    const until = AbortSignal.any([signal, AbortSignal.timeout(FOLLOW_MS)]);
+    await once(this.#notices, id, { signal: until }).catch((error: unknown) => {
+      if (!until.aborted) throw error;
+    });
+  }
+
+  async #carryOut(
+    build: ImageBuildTable,
+    how: { request: BuildImageRequest; egress: RequestedEgress; signal: AbortSignal },
+  ): Promise<void> {
+    const log = new BuildLog({
+      buildId: build.id,
+      store: this.#parts.store,
+      onEvent: () => this.#notices.emit(build.id),
+    });
+    const timeoutMs = how.request.timeout * 1000;
+    const deadline = AbortSignal.timeout(timeoutMs);
+    const signal = AbortSignal.any([how.signal, deadline]);
+    let end: BuildEnd;
+    try {
+      end = await this.#build(build, { ...how, signal, log, deadlineMs: performance.now() + timeoutMs });
+    } catch (error) {
+      end = describeFailure(how.signal.aborted ? how.signal.reason : error, {
+        timeoutS: deadline.aborted ? how.request.timeout : undefined,
+      });
+      if (end.error_code === 'internal')
+        this.#parts.log.error({ err: error, build: build.id }, 'a build failed');
+    }
+    await log
+      .close()
+      .catch((error: unknown) =>
+        this.#parts.log.warn({ err: error, build: build.id }, 'the log of a build is not whole'),
+      );
+    await this.#destroySandbox(build);
+    await this.#end(build, end);
+  }
+
+  async #build(
+    build: ImageBuildTable,
+    {
+      request,
+      egress,
+      signal,
+      log,
+      deadlineMs,
+    }: {
+      request: BuildImageRequest;
+      egress: RequestedEgress;
+      signal: AbortSignal;
+      log: BuildLog;
+      deadlineMs: number;
+    },
+  ): Promise<BuildEnd> {
+    const { sandboxes, commands, runner, store } = this.#parts;
+    const { organization_id: organizationId, team_id: teamId, sandbox_id: sandboxId } = build;
+    const reach = { organizationId, onlyTeamId: teamId };
+    await log.note(`creating the sandbox ${sandboxId} from ${build.base}`);
+    const create = {
+      owner: { organizationId, teamId },
+      reach,
+      id: sandboxId,
+      request: buildCreate(request),
+      egress,
+    };
+    await sandboxes.create(create);
+    const { config } = await runner.images.read(sandboxId);
+    const parts = { reach, sandboxId, commands, files: runner.files, log, signal, deadlineMs };
+    const steps = new BuildSteps(parts, config);
+    for (const [index, step] of (request.steps ?? []).entries()) {
+      await steps.apply(step, index);
+      await store.setStepsDone(build.id, index + 1);
+    }
+    signal.throwIfAborted();
+    await log.note('making the image');
+    const max_bytes = await this.#roomOf(organizationId);
+    const commit = { organization: organizationId, config: steps.config, max_bytes };
+    const made = await runner.images.commit(sandboxId, commit, signal);
+    return { state: 'done', digest: made.digest, size_bytes: made.size_bytes };
+  }
+
+  /** Returns the bytes that the organization's images may still take. Throws `capacity` if there are none. */
+  async #roomOf(organizationId: string): Promise<number> {
+    const left = MAX_STORED_BYTES - (await this.#parts.images.usedBytes(organizationId));
+    if (left > 0) return left;
+    throw new AppError(
+      'capacity',
+      `the built images of your organization take ${MAX_STORED_BYTES} bytes, which is all they may; delete some`,
+    );
+  }
+
+  async #end(build: ImageBuildTable, end: BuildEnd): Promise<void> {
+    const { store, images, clock } = this.#parts;
+    const { replaced } = await store.end(build, end, clock.wallMs());
+    const row = await this.#require({ organizationId: build.organization_id, onlyTeamId: null }, build.id);
+    const seq = (await store.lastSeq(build.id)) + 1;
+    await store.addEvent(build.id, seq, { type: 'end', build: buildBuildRecord(row) });
+    this.#notices.emit(build.id);
+    if (replaced !== undefined) await images.releaseUnnamed([replaced]);
+  }
+
+  /** Never throws: the sandbox ends by its lifetime at the latest. */
+  async #destroySandbox({ sandbox_id: id, organization_id: organizationId }: ImageBuildTable): Promise<void> {
+    const reach = { organizationId, onlyTeamId: null };
+    const until = performance.now() + DESTROY_PATIENCE_MS;
+    for (;;) {
+      try {
+        const driver = await this.#parts.sandboxes.getDriver(reach, id, 'destroy');
+        await driver.destroy();
+        return;
+      } catch (error) {
+        if (error instanceof AppError && ['not_found', 'invalid_state'].includes(error.code)) return;
+        if (performance.now() > until) {
+          this.#parts.log.error({ err: error, sandbox: id }, 'the sandbox of a build could not be destroyed');
+          return;
+        }
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  }
+
+  /** Gives up the images of the runner that no name stands for: their builds were interrupted, or their names deleted. */
+  async #sweepImages(): Promise<void> {
+    try {
+      const stored = await this.#parts.runner.listImages();
+      const built = stored.filter(({ owner }) => owner !== undefined).map(({ digest }) => digest);
+      await this.#parts.images.releaseUnnamed(built);
+    } catch (error) {
+      this.#parts.log.warn({ err: error }, 'built images without a name could not be removed');
+    }
+  }
+
+  async #require(reach: Reach, id: string): Promise<ImageBuildTable> {
+    const row = BUILD_ID.test(id) ? await this.#parts.store.find(reach, id) : undefined;
+    if (row !== undefined) return row;
+    throw new AppError('not_found', `there is no build ${JSON.stringify(id.slice(0, 64))}`);
+  }
+}
+
+class Cancelled extends Error {}
+
+function describeFailure(error: unknown, { timeoutS }: { timeoutS: number | undefined }): BuildEnd {
+  if (error instanceof Cancelled) return { state: 'cancelled' };
+  if (timeoutS !== undefined)
+    return failed('build_failed', `the build did not end within its timeout of ${timeoutS} s`);
+  if (error instanceof AppError) return failed(error.code, error.message);
+  return failed('internal', 'a fault of the service ended the build; build again');
+}
+
+function failed(code: AppError['code'], message: string): BuildEnd {
+  return { state: 'failed', error_code: code, error_message: message };
+}
+
+function buildCreate({
+  from = '',
+  vcpus,
+  mem_mib,
+  disk_mib,
+  timeout,
+}: BuildImageRequest): CreateSandboxRequest {
+  return {
+    image: from,
+    vcpus,
+    mem_mib,
+    disk_mib,
+    // Its steps keep it, and the build destroys it; the lifetime is for a build that cannot.
+    timeout: 0,
+    max_lifetime: timeout + SANDBOX_GRACE_S,
+    labels: {},
+  };
+}

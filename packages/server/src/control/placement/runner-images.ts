@@ -1,0 +1,43 @@
+/** Calls of the runner that make images of VMs, and give them up. */
+import { z } from 'zod';
+import { CommittedImage, VmImage, type CommitVm } from '../../lib/protocol/runner-protocol.ts';
+import { get, send, vmPath, type RunnerConnection } from './runner-connection.ts';
+
+/** The runner reads all files of the guest, and packs them with those of the image. */
+const COMMIT_DEADLINE_MS = 20 * 60_000;
+const RELEASE_DEADLINE_MS = 30_000;
+
+export class RunnerImages {
+  readonly #connection: RunnerConnection;
+
+  constructor(connection: RunnerConnection) {
+    this.#connection = connection;
+  }
+
+  /** Returns the image that a VM was started from. */
+  read(sandboxId: string): Promise<VmImage> {
+    return this.#connection.callJson(get(imagePath(sandboxId)), VmImage);
+  }
+
+  /** Makes an image of the files of a VM. A repeated call makes the same image. */
+  commit(sandboxId: string, commit: CommitVm, signal: AbortSignal): Promise<CommittedImage> {
+    const request = send('POST', imagePath(sandboxId), commit, COMMIT_DEADLINE_MS);
+    return this.#connection.callJson({ ...request, signal }, CommittedImage);
+  }
+
+  /** Gives up an image that was built. It need not exist. */
+  async release(digest: string): Promise<void> {
+    const path = `/images/${encodeURIComponent(digest)}`;
+    const request = {
+      method: 'DELETE',
+      path,
+      headDeadlineMs: RELEASE_DEADLINE_MS,
+      isRepeatable: true,
+    } as const;
+    await this.#connection.callJson(request, z.object({ released: z.boolean() }));
+  }
+}
+
+function imagePath(sandboxId: string): string {
+  return `${vmPath(sandboxId)}/image`;
+}
