@@ -1,9 +1,11 @@
 /** Images built from steps in real sandboxes, and sandboxes made from them. */
 import assert from 'node:assert/strict';
-import { readdirSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Api } from '../fixtures/api/api.ts';
+import { writeTar } from '../fixtures/images/oci-layout.ts';
 import { Service } from '../fixtures/service/service.ts';
 
 const INSTANCE = 18;
@@ -165,3 +167,38 @@ async function waitForEnd(id: string): Promise<void> {
     return answer?.status === 200 && answer.body['status'] !== 'running';
   });
 }
+
+test('a Dockerfile is built with the files of its context', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'coppice-e2e-context-'));
+  const archive = join(directory, 'context.tar');
+  await writeTar(archive, [
+    { path: 'package.json', content: '{}' },
+    { path: 'src/' },
+    { path: 'src/main.sh', content: 'echo main of $1', mode: 0o644 },
+  ]);
+  const context = await api.call('POST', '/v1/images/contexts', { raw: readFileSync(archive) });
+  assert.equal(context.status, 201, context.text);
+  const dockerfile = [
+    `FROM ${FROM}`,
+    'ARG WHO=nobody',
+    'ENV PATH=$PATH:/opt/tools',
+    'WORKDIR /srv/app',
+    'COPY package*.json ./',
+    'COPY --chown=1000:1000 --chmod=755 src /opt/tools',
+    'RUN main.sh $WHO > out && test ! -w /opt/absent',
+    'CMD ["sh"]',
+  ].join('\n');
+  const body = { name: 'docker:1', dockerfile, build_args: { WHO: 'world' }, context: context.body['id'] };
+  const answer = await api.call('POST', '/v1/images/build', { body });
+  assert.equal(answer.body['status'], 'done', answer.text);
+  const { id } = await api.create({ image: 'built/docker:1' });
+  const { stdout, stderr } = await api.exec(
+    id,
+    'pwd; ls; cat out; stat -c "%u %a" /opt/tools/main.sh; echo "[$WHO]"',
+  );
+  assert.equal(stdout, '/srv/app\nout\npackage.json\nmain of world\n1000 755\n[]\n', stderr);
+  await api.destroy(id);
+  const again = await api.call('POST', '/v1/images/build', { body });
+  assert.equal(again.status, 400, again.text);
+  assert.match(again.text, /upload it again/u);
+});

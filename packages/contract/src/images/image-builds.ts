@@ -5,6 +5,7 @@ import { boundedInt, boundedIntText, boundedText, GuestPath, Timestamp } from '.
 
 /** Most steps of one build. */
 export const MAX_BUILD_STEPS = 128;
+export const MAX_DOCKERFILE_BYTES = 256 << 10;
 /** Bytes of one command of a step. */
 const MAX_RUN_BYTES = 64 << 10;
 const MAX_ARGUMENTS = 256;
@@ -40,6 +41,23 @@ const STEP_FIELDS = {
     .describe(
       'A command, run as `/bin/sh -c`; or a program and its arguments. It must end with exit code 0.',
     ),
+  copy: z
+    .strictObject({
+      from_path: boundedText(1, 4095).describe(
+        'File or directory of the context; `*` and `?` stand for characters of a name. Of a directory, the content is copied.',
+      ),
+      to: GuestPath.describe(
+        'Target in the image; with a slash at its end, or if it is a directory: into it.',
+      ),
+      owner: boundedText(1, 256).optional().describe('name, uid, name:group or uid:gid. Default: 0:0.'),
+      mode: z
+        .string()
+        .regex(/^[0-7]{3,4}$/u, { error: 'must be three or four octal digits' })
+        .optional()
+        .describe('Permissions in octal. Default: those in the context.'),
+    })
+    .optional()
+    .describe('Copies files of the context.'),
   env: StepVariables.optional().describe('Variables for the later steps and for the sandboxes of the image.'),
   workdir: GuestPath.optional().describe(
     'Directory for the later steps and for the sandboxes of the image; made if it is missing. A relative one is below the former.',
@@ -63,6 +81,13 @@ export const STEPS_FIELDS = {
   from: boundedText(1, 512)
     .optional()
     .describe('Pinned reference of the image that the steps begin with; instead of `image`.'),
+  dockerfile: boundedText(1, MAX_DOCKERFILE_BYTES)
+    .optional()
+    .describe('Text of a Dockerfile, instead of from and steps.'),
+  build_args: StepVariables.optional().describe('With dockerfile: values of its ARG instructions.'),
+  context: boundedText(1, 64)
+    .optional()
+    .describe('Id of an answer of POST /v1/images/contexts: the files that the steps copy.'),
   name: boundedText(1, 256)
     .optional()
     .describe(
@@ -75,11 +100,11 @@ export const STEPS_FIELDS = {
     .describe('With from: the steps, one after another, in one sandbox.'),
   timeout: boundedInt(1, MAX_BUILD_TIMEOUT_S, 'seconds')
     .default(DEFAULT_BUILD_TIMEOUT_S)
-    .describe('With from: the build fails after this time.'),
+    .describe('Of a build: it fails after this time.'),
   detached: z
     .boolean({ error: 'must be true or false' })
     .default(false)
-    .describe('With from: if true, the answer is sent at once. A build outlives its client all the same.'),
+    .describe('Of a build: if true, the answer is sent at once. A build outlives its client all the same.'),
 };
 
 export const BUILD_STATES = ['running', 'done', 'failed', 'cancelled'] as const;
@@ -149,3 +174,13 @@ export type BuildLog = z.infer<typeof BuildLog>;
 export const DeleteImageQuery = z.strictObject({
   image: boundedText(1, 512).describe('Name of an image that was built from steps, `built/app:1`.'),
 });
+
+/** Answer of `POST /v1/images/contexts`. */
+export const BuildContext = z
+  .object({
+    id: z.string().meta({ example: 'context0123456789abcdef0123' }),
+    size_bytes: z.int(),
+    expires_at: Timestamp.describe('When it is removed, unless a build uses it before.'),
+  })
+  .meta({ id: 'BuildContext' });
+export type BuildContext = z.infer<typeof BuildContext>;

@@ -52,22 +52,33 @@ export const BuildImageRequest = z
     ...SandboxShape.shape,
     ...EGRESS_OF_BUILD,
   })
-  .refine(({ image, from }) => (image === undefined) !== (from === undefined), {
-    path: ['image'],
-    error: 'give either image, to prepare one, or from, to build one from steps',
+  .refine(
+    ({ image, from, dockerfile }) =>
+      [image, from, dockerfile].filter((one) => one !== undefined).length === 1,
+    {
+      path: ['image'],
+      error: 'give exactly one of image, to prepare one, and from or dockerfile, to build one',
+    },
+  )
+  .refine(({ image, name }) => (image === undefined) === (name !== undefined), {
+    path: ['name'],
+    error: 'is required with from and with dockerfile, and belongs to them only',
   })
-  .refine(({ image, name, steps }) => image === undefined || (name === undefined && steps === undefined), {
+  .refine(({ from, steps }) => (from === undefined) === (steps === undefined), {
     path: ['steps'],
-    error: 'steps and name belong to from',
+    error: 'is required with from, and belongs to it only',
   })
-  .refine(({ from, name, steps }) => from === undefined || (name !== undefined && steps !== undefined), {
-    path: ['steps'],
-    error: 'from requires name and steps',
+  .refine(({ dockerfile, build_args }) => dockerfile !== undefined || build_args === undefined, {
+    path: ['build_args'],
+    error: 'belongs to dockerfile; put values into the steps',
   })
-  .refine(({ from, shapes }) => from === undefined || shapes.length === 0, {
-    path: ['shapes'],
-    error: 'belongs to image; prepare the image once it is built',
-  })
+  .refine(
+    ({ image, shapes, context }) => (image !== undefined ? context === undefined : shapes.length === 0),
+    {
+      path: ['shapes'],
+      error: 'belongs to image, and context to a build; prepare the image once it is built',
+    },
+  )
   .meta({ id: 'BuildImageRequest' });
 export type BuildImageRequest = z.infer<typeof BuildImageRequest>;
 

@@ -98,10 +98,22 @@ export async function startControl(
   const storage = await openStorage(config, { limits, clock, log }, stack);
   const { db, events, webhooks, lease, databaseHealth } = storage;
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
-  const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
+  const { region, dataDir, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
-  const base = { ...storage, runner, objects, region, limits, creditCents, rules, clock, metrics, log };
+  const base = {
+    ...storage,
+    runner,
+    objects,
+    region,
+    dataDir,
+    limits,
+    creditCents,
+    rules,
+    clock,
+    metrics,
+    log,
+  };
   const live = await startSandboxes(base, stack);
   await live.link.start();
   await live.imageBuilds.recover();

@@ -1,4 +1,5 @@
 /** Assembles the parts of control that manage sandboxes. */
+import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { ObjectStore } from '../lib/objects/object-store.ts';
 import { AuditArchive } from './audit/audit-archive.ts';
@@ -23,6 +24,7 @@ import { NamedSecretStore } from './egress/named-secrets/named-secret-store.ts';
 import { NamedSecrets } from './egress/named-secrets/named-secrets.ts';
 import { SecretValues } from './egress/named-secrets/secret-values.ts';
 import { GrantStore } from './egress/grant-store.ts';
+import { BuildContexts } from './image-builds/build-contexts.ts';
 import { BuildStore } from './image-builds/build-store.ts';
 import { ImageBuilds } from './image-builds/image-builds.ts';
 import { BuiltImages } from './images/built-images.ts';
@@ -54,6 +56,8 @@ export interface SandboxesBase {
   secrets: SecretBox;
   objects: ObjectStore;
   region: string;
+  /** Absolute path. */
+  dataDir: string;
   limits: ControlLimits;
   creditCents: number | undefined;
   rules: EgressRules;
@@ -118,7 +122,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
   const images = { imageUses, builtImages };
-  const buildParts = { images: builtImages, sandboxes, commands, runner, clock, log };
+  const contexts = stack.use(new BuildContexts(join(base.dataDir, 'build-contexts')));
+  const buildParts = { images: builtImages, contexts, sandboxes, commands, runner, clock, log };
   const imageBuilds = stack.use(new ImageBuilds({ ...buildParts, store: new BuildStore(db) }));
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
@@ -132,6 +137,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     registries,
     ...images,
     imageBuilds,
+    contexts,
     grants,
     environments,
     ...kept,

@@ -19,6 +19,7 @@ import type { Grants } from '../egress/grants.ts';
 import type { NamedSecrets } from '../egress/named-secrets/named-secrets.ts';
 import type { SecretValues } from '../egress/named-secrets/secret-values.ts';
 import type { SecretDigest } from '../egress/secret-digest.ts';
+import type { BuildContexts } from '../image-builds/build-contexts.ts';
 import type { ImageBuilds } from '../image-builds/image-builds.ts';
 import type { BuiltImages } from '../images/built-images.ts';
 import type { ImageUses } from '../images/image-uses.ts';
@@ -69,6 +70,7 @@ export interface HttpParts {
   imageUses: ImageUses;
   builtImages: BuiltImages;
   imageBuilds: ImageBuilds;
+  contexts: BuildContexts;
   runner: RunnerClient;
   forwarder: PortForwarder;
   previews: Previews;

@@ -1,7 +1,7 @@
 /** Applies the steps of a build in its sandbox, one after another, and keeps what they say about the image. */
 import { posix } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { AppError, type BuildStep } from '@coppice/contract';
+import { AppError } from '@coppice/contract';
 import type { ImageConfig } from '../../lib/protocol/runner-protocol.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import { newCommandId } from '../commands/command-ids.ts';
@@ -9,16 +9,29 @@ import type { Commands } from '../commands/commands.ts';
 import { readKeptOutput } from '../commands/kept-output.ts';
 import type { RunnerFiles } from '../placement/runner-files.ts';
 import type { BuildLog } from './build-log.ts';
+import { packSelection, selectFiles } from './copy-files.ts';
+import { expandWord } from './dockerfile-words.ts';
+import type { PlannedStep } from './planned-step.ts';
 
 export interface StepParts {
   reach: Reach;
   sandboxId: string;
   commands: Pick<Commands, 'start' | 'openOutput' | 'get' | 'wait' | 'signal'>;
-  files: Pick<RunnerFiles, 'makeDirectory'>;
+  files: Pick<RunnerFiles, 'makeDirectory' | 'stat' | 'unpack'>;
+  /** Path of the context on this host. */
+  contextPath: string | undefined;
+  /** The escape character, if the words of the steps have quotes and variables: those of a Dockerfile. */
+  escape: string | undefined;
   log: BuildLog;
   signal: AbortSignal;
   /** When the build must be done, in `performance.now()`. */
   deadlineMs: number;
+}
+
+/** Where a step is, for errors. */
+interface Place {
+  index: number;
+  line: number | undefined;
 }
 
 const MAX_SHOWN = 300;
@@ -31,7 +44,8 @@ export class BuildSteps {
   #config: ImageConfig;
   /** Variables that steps have set; the guest has those of the image. */
   #env: Record<string, string> = {};
-  #hasWorkdir = false;
+  /** Arguments of a Dockerfile: variables of its steps, but not of the image. */
+  #args: Record<string, string> = {};
 
   constructor(parts: StepParts, config: ImageConfig) {
     this.#parts = parts;
@@ -44,12 +58,14 @@ export class BuildSteps {
   }
 
   /** Throws `build_failed` if the step fails. */
-  async apply(step: BuildStep, index: number): Promise<void> {
+  async apply(planned: PlannedStep, index: number): Promise<void> {
     const { log, signal } = this.#parts;
     signal.throwIfAborted();
-    await log.step(index, describeStep(step));
-    const { run, env, workdir, user } = step;
-    if (run !== undefined) return this.#run(run, index);
+    await log.step(index, describeStep(planned));
+    const { run, env, workdir, user, copy, arg } = this.#expand(planned);
+    if (arg !== undefined) this.#setArgument(arg);
+    if (run !== undefined) return this.#run(run, { index, line: planned.line });
+    if (copy !== undefined) return this.#copy(copy);
     if (env !== undefined) {
       this.#env = { ...this.#env, ...env };
       this.#config = { ...this.#config, env: { ...this.#config.env, ...env } };
@@ -58,30 +74,90 @@ export class BuildSteps {
     if (workdir !== undefined) await this.#changeDirectory(workdir);
   }
 
+  /** Replaces the variables of a step of a Dockerfile. RUN is left to the shell. */
+  #expand(step: PlannedStep): PlannedStep {
+    const { escape } = this.#parts;
+    if (escape === undefined) return step;
+    const lookup = (name: string): string | undefined => this.#config.env[name] ?? this.#args[name];
+    const expand = (word: string): string => expandWord(word, { escape, lookup });
+    const { env, workdir, user, copy } = step;
+    const expandAll = <T extends Record<string, string | undefined>>(values: T): T =>
+      Object.fromEntries(
+        Object.entries(values).map(([name, value]) => [name, value === undefined ? value : expand(value)]),
+      ) as T;
+    return {
+      ...step,
+      ...(env !== undefined && { env: expandAll(env) }),
+      ...(workdir !== undefined && { workdir: expand(workdir) }),
+      ...(user !== undefined && { user: expand(user) }),
+      ...(copy !== undefined && { copy: expandAll(copy) }),
+    };
+  }
+
+  #setArgument({ name, value, raw }: NonNullable<PlannedStep['arg']>): void {
+    const { escape = '\\' } = this.#parts;
+    const lookup = (asked: string): string | undefined => this.#config.env[asked] ?? this.#args[asked];
+    const set = value ?? (raw === undefined ? undefined : expandWord(raw, { escape, lookup }));
+    if (set !== undefined) this.#args[name] = set;
+  }
+
+  async #copy({ from_path, to, owner = '0:0', mode }: NonNullable<PlannedStep['copy']>): Promise<void> {
+    const { files, sandboxId, contextPath, signal, deadlineMs } = this.#parts;
+    if (contextPath === undefined)
+      throw new AppError(
+        'build_failed',
+        `copy of ${JSON.stringify(from_path)}: the build has no context; upload one`,
+      );
+    const selection = await selectFiles(contextPath, from_path);
+    const target = posix.resolve('/', this.#config.workdir, to);
+    const isInto = selection.hasDirectory || selection.files > 1 || /(?:^|\/)\.{0,2}$/u.test(to);
+    const intoDirectory = isInto || (await this.#isDirectory(target));
+    const content = packSelection(contextPath, selection, {
+      name: intoDirectory ? undefined : posix.basename(target),
+      mode: mode === undefined ? undefined : Number.parseInt(mode, 8),
+    });
+    await files.unpack(sandboxId, {
+      path: intoDirectory ? target : posix.dirname(target),
+      format: 'tar',
+      user: owner,
+      content,
+      deadlineMs: Math.max(1, deadlineMs - performance.now()),
+      signal,
+    });
+  }
+
+  async #isDirectory(path: string): Promise<boolean> {
+    try {
+      return (await this.#parts.files.stat(this.#parts.sandboxId, path)).type === 'dir';
+    } catch (error) {
+      if (error instanceof AppError && error.code === 'file_not_found') return false;
+      throw error;
+    }
+  }
+
   async #changeDirectory(workdir: string): Promise<void> {
     const { files, sandboxId } = this.#parts;
     const path = posix.resolve('/', this.#config.workdir, workdir);
     await files.makeDirectory(sandboxId, { path, parents: true, user: '0:0' });
     this.#config = { ...this.#config, workdir: path };
-    this.#hasWorkdir = true;
   }
 
-  async #run(run: string | string[], index: number): Promise<void> {
+  async #run(run: string | string[], place: Place): Promise<void> {
     const { commands, reach, sandboxId, deadlineMs } = this.#parts;
     const id = newCommandId();
     const { user, workdir } = this.#config;
     const leftS = Math.max(1, Math.ceil((deadlineMs - performance.now()) / 1000));
     const request = {
       command: typeof run === 'string' ? run : `exec ${run.map(quote).join(' ')}`,
-      cwd: this.#hasWorkdir ? workdir : workdir === '' ? '/' : workdir,
+      cwd: workdir === '' ? '/' : workdir,
       ...(user !== '' && { user }),
-      env: this.#env,
+      env: { ...this.#args, ...this.#env },
       detached: true,
       timeout: leftS,
     };
     await commands.start({ reach, sandboxId, id, request });
     const exitCode = await this.#follow({ reach, sandboxId, id });
-    if (exitCode !== 0) throw this.#failed(run, index, exitCode);
+    if (exitCode !== 0) throw this.#failed(run, place, exitCode);
   }
 
   /** Logs the output to its end. Returns the exit code. */
@@ -118,16 +194,24 @@ export class BuildSteps {
     }
   }
 
-  #failed(run: string | string[], index: number, exitCode: number): AppError {
+  #failed(run: string | string[], { index, line }: Place, exitCode: number): AppError {
     const { tail } = this.#parts.log;
     const last = tail === '' ? 'it wrote nothing' : `its last output:\n${tail}`;
+    const where = line === undefined ? `steps[${index}]` : `dockerfile: line ${line}`;
     const step = shorten(typeof run === 'string' ? run : JSON.stringify(run));
-    return new AppError('build_failed', `steps[${index}]: ${step} ended with exit code ${exitCode}; ${last}`);
+    return new AppError('build_failed', `${where}: ${step} ended with exit code ${exitCode}; ${last}`);
   }
 }
 
-export function describeStep(step: BuildStep): string {
+export function describeStep({ line, ...step }: PlannedStep): string {
+  const where = line === undefined ? '' : `line ${line}: `;
+  return `${where}${nameStep(step)}`;
+}
+
+function nameStep(step: Omit<PlannedStep, 'line'>): string {
   const [name, value] = Object.entries(step).find(([, given]) => given !== undefined) ?? ['', ''];
+  if (name === 'arg') return `ARG ${step.arg?.name ?? ''}`;
+  if (step.copy !== undefined) return shorten(`COPY ${step.copy.from_path} ${step.copy.to}`);
   // Values of variables may be secrets that should not be in a log; names suffice.
   if (name === 'env') return `ENV ${Object.keys(value as Record<string, string>).join(' ')}`;
   return shorten(`${name.toUpperCase()} ${typeof value === 'string' ? value : JSON.stringify(value)}`);

@@ -12,6 +12,7 @@ import { EventEmitter, once } from 'node:events';
 import {
   AppError,
   MAX_BUILD_EVENTS,
+  MAX_BUILD_STEPS,
   type BuildImageRequest,
   type CreateSandboxRequest,
   type ImageBuild,
@@ -29,9 +30,12 @@ import type { Subject } from '../sandbox/idempotency.ts';
 import { newSandboxId } from '../sandbox/record/ids.ts';
 import type { RequestedEgress, Sandboxes } from '../sandbox/sandboxes.ts';
 import type { Clock } from '../time/clock.ts';
+import type { BuildContexts } from './build-contexts.ts';
 import { BuildLog } from './build-log.ts';
 import { buildBuildRecord, type BuildEnd, type BuildStore } from './build-store.ts';
 import { BuildSteps } from './build-steps.ts';
+import { parseDockerfile } from './dockerfile.ts';
+import type { PlannedStep } from './planned-step.ts';
 
 /** Builds of one organization that run at the same time. */
 const MAX_RUNNING = 8;
@@ -46,6 +50,7 @@ const DESTROY_PATIENCE_MS = 60_000;
 export interface ImageBuildsParts {
   store: BuildStore;
   images: BuiltImages;
+  contexts: BuildContexts;
   sandboxes: Pick<Sandboxes, 'create' | 'getDriver'>;
   commands: Commands;
   runner: RunnerClient;
@@ -66,6 +71,21 @@ export function newBuildId(): string {
 }
 
 const BUILD_ID = /^build[0-9a-f]{20}$/u;
+
+interface Plan {
+  from: string;
+  steps: readonly PlannedStep[];
+  notes: readonly string[];
+  /** See {@link BuildSteps}. */
+  escape: string | undefined;
+}
+
+interface Work {
+  request: BuildImageRequest;
+  plan: Plan;
+  contextPath: string | undefined;
+  egress: RequestedEgress;
+}
 
 interface Running {
   organizationId: string;
@@ -101,25 +121,26 @@ export class ImageBuilds implements AsyncDisposable {
   /** Resolves when the build is recorded and runs. Throws when it cannot begin. */
   async start({ owner, id, request, egress }: StartBuild): Promise<ImageBuild> {
     const { store, images, clock } = this.#parts;
-    const { from, steps } = request;
-    if (from === undefined || steps === undefined || request.name === undefined)
-      throw new AppError('invalid_request', 'from, name and steps: are required for a build');
     const { organizationId, teamId } = owner;
+    const plan = planBuild(request);
     if (this.#isClosing) throw new AppError('unavailable', 'the service is shutting down');
-    const { name } = parseBuiltName(request.name);
+    const { name } = parseBuiltName(request.name ?? '');
+    const { context } = request;
+    const contextPath =
+      context === undefined ? undefined : this.#parts.contexts.find(organizationId, context);
     const running = [...this.#running.values()].filter((build) => build.organizationId === organizationId);
     if (running.length >= MAX_RUNNING)
       throw new AppError('capacity', `your organization runs ${MAX_RUNNING} builds; wait for one to end`);
-    await images.pin(organizationId, from);
+    await images.pin(organizationId, plan.from);
     await this.#roomOf(organizationId);
     const row = {
       id,
       organization_id: organizationId,
       team_id: teamId,
       name,
-      base: from,
+      base: plan.from,
       sandbox_id: newSandboxId(),
-      steps: steps.length,
+      steps: plan.steps.length,
       created_at: clock.wallMs(),
     };
     const stop = new AbortController();
@@ -132,11 +153,14 @@ export class ImageBuilds implements AsyncDisposable {
       throw error;
     }
     const build = await this.#require({ organizationId, onlyTeamId: null }, id);
-    entry.done = this.#carryOut(build, { request, egress, signal: stop.signal })
+    entry.done = this.#carryOut(build, { request, plan, contextPath, egress, signal: stop.signal })
       .catch((error: unknown) =>
         this.#parts.log.error({ err: error, build: id }, 'a build could not be ended'),
       )
-      .finally(() => this.#running.delete(id));
+      .finally(() => {
+        this.#running.delete(id);
+        if (context !== undefined) void this.#parts.contexts.drop(context);
+      });
     return buildBuildRecord(build);
   }
 
@@ -214,10 +238,7 @@ export class ImageBuilds implements AsyncDisposable {
     });
   }
 
-  async #carryOut(
-    build: ImageBuildTable,
-    how: { request: BuildImageRequest; egress: RequestedEgress; signal: AbortSignal },
-  ): Promise<void> {
+  async #carryOut(build: ImageBuildTable, how: Work & { signal: AbortSignal }): Promise<void> {
     const log = new BuildLog({
       buildId: build.id,
       store: this.#parts.store,
@@ -247,36 +268,37 @@ export class ImageBuilds implements AsyncDisposable {
 
   async #build(
     build: ImageBuildTable,
-    {
-      request,
-      egress,
-      signal,
-      log,
-      deadlineMs,
-    }: {
-      request: BuildImageRequest;
-      egress: RequestedEgress;
-      signal: AbortSignal;
-      log: BuildLog;
-      deadlineMs: number;
-    },
+    work: Work & { signal: AbortSignal; log: BuildLog; deadlineMs: number },
   ): Promise<BuildEnd> {
+    const { request, plan, contextPath, egress, signal, log, deadlineMs } = work;
     const { sandboxes, commands, runner, store } = this.#parts;
     const { organization_id: organizationId, team_id: teamId, sandbox_id: sandboxId } = build;
     const reach = { organizationId, onlyTeamId: teamId };
+    for (const note of plan.notes) await log.note(note);
     await log.note(`creating the sandbox ${sandboxId} from ${build.base}`);
     const create = {
       owner: { organizationId, teamId },
       reach,
       id: sandboxId,
-      request: buildCreate(request),
+      request: buildCreate(plan.from, request),
       egress,
     };
     await sandboxes.create(create);
     const { config } = await runner.images.read(sandboxId);
-    const parts = { reach, sandboxId, commands, files: runner.files, log, signal, deadlineMs };
+    const { escape } = plan;
+    const parts = {
+      reach,
+      sandboxId,
+      commands,
+      files: runner.files,
+      contextPath,
+      escape,
+      log,
+      signal,
+      deadlineMs,
+    };
     const steps = new BuildSteps(parts, config);
-    for (const [index, step] of (request.steps ?? []).entries()) {
+    for (const [index, step] of plan.steps.entries()) {
       await steps.apply(step, index);
       await store.setStepsDone(build.id, index + 1);
     }
@@ -346,6 +368,21 @@ export class ImageBuilds implements AsyncDisposable {
   }
 }
 
+/** Reads what a request asks to build. Throws `invalid_request`. */
+function planBuild({ from, steps, dockerfile, build_args }: BuildImageRequest): Plan {
+  if (dockerfile !== undefined) {
+    const plan = parseDockerfile(dockerfile, build_args);
+    if (plan.steps.length <= MAX_BUILD_STEPS) return plan;
+    throw new AppError(
+      'invalid_request',
+      `dockerfile: it has ${plan.steps.length} steps, at most ${MAX_BUILD_STEPS} are allowed`,
+    );
+  }
+  if (from === undefined || steps === undefined)
+    throw new AppError('invalid_request', 'from and steps: are required for a build without a dockerfile');
+  return { from, steps, notes: [], escape: undefined };
+}
+
 class Cancelled extends Error {}
 
 function describeFailure(error: unknown, { timeoutS }: { timeoutS: number | undefined }): BuildEnd {
@@ -360,15 +397,12 @@ function failed(code: AppError['code'], message: string): BuildEnd {
   return { state: 'failed', error_code: code, error_message: message };
 }
 
-function buildCreate({
-  from = '',
-  vcpus,
-  mem_mib,
-  disk_mib,
-  timeout,
-}: BuildImageRequest): CreateSandboxRequest {
+function buildCreate(
+  image: string,
+  { vcpus, mem_mib, disk_mib, timeout }: BuildImageRequest,
+): CreateSandboxRequest {
   return {
-    image: from,
+    image,
     vcpus,
     mem_mib,
     disk_mib,

@@ -17,7 +17,7 @@ import { ProcessError } from '../../host/run-process.ts';
 import { checkFreeSpace, withinSpace } from '../layers/disk-space.ts';
 import { maxUnpackedBytes, type ImageLimits } from '../layers/image-limits.ts';
 import { formatPinned } from '../source/resolver.ts';
-import { LayerError } from '../tar/layer-error.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { Unpacker } from '../unpacking/unpacker.ts';
 import type { UnpackPlaces } from '../unpacking/unpack-places.ts';
 import type { ImageConfig } from './image-store.types.ts';

@@ -13,7 +13,7 @@ import { LAUNCHER } from '../../../config/testing/launcher.ts';
 import { Jail } from '../../confinement/jail.ts';
 import { isAlive, listProcessesOfUids, type ProcessIdentity } from '../../host/host-process.ts';
 import { ProcessError } from '../../host/run-process.ts';
-import { LayerError } from '../tar/layer-error.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { IS_ROOT, makeUnpacking } from '../testing/unpacking.ts';
 import { UnpackPlaces, type UnpackPlace, type UnpackPlacesOptions } from './unpack-places.ts';
 import { Unpacker, type UnpackerOptions } from './unpacker.ts';

@@ -22,7 +22,7 @@ import { invariant } from '../../../lib/invariant.ts';
 import { untilAborted } from '../../../lib/waiting/deadline.ts';
 import type { TreeLimits } from '../layers/tree-budget.ts';
 import { giveTo, takeBack } from '../../host/file-owner.ts';
-import { LayerError } from '../tar/layer-error.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { LineReader } from './line-reader.ts';
 import { UnpackChild } from './unpack-child.ts';
 import { MERGE, type UnpackLine } from './unpack-messages.ts';

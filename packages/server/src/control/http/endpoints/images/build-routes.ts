@@ -1,8 +1,16 @@
 /** The builds of images from steps, and the images that they made. */
-import { BuildLog, BuildLogQuery, DeleteImageQuery, ImageBuild, ImageBuildEvent } from '@coppice/contract';
+import {
+  BuildContext,
+  BuildLog,
+  BuildLogQuery,
+  DeleteImageQuery,
+  ImageBuild,
+  ImageBuildEvent,
+} from '@coppice/contract';
 import { z } from 'zod';
-import { answers, contents, eventOf } from '../../answers/answers.ts';
+import { answers, CONTENT, contents, eventOf } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
+import { addRawBodies, cutOff, watchForStall } from '../../requests/raw-body.ts';
 import type { HttpParts } from '../../parts.ts';
 import { sendBuildEvents } from './build-from-steps.ts';
 
@@ -13,7 +21,7 @@ const LOG = contents('A page of the log, or the events to the end of the build.'
   'text/event-stream': eventOf(ImageBuildEvent),
 });
 
-type Parts = Pick<HttpParts, 'imageBuilds' | 'builtImages' | 'openRequests'>;
+type Parts = Pick<HttpParts, 'imageBuilds' | 'builtImages' | 'contexts' | 'openRequests' | 'limits'>;
 
 export function addBuildRoutes(app: App, parts: Parts): void {
   addListBuilds(app, parts);
@@ -21,6 +29,7 @@ export function addBuildRoutes(app: App, parts: Parts): void {
   addCancelBuild(app, parts);
   addBuildLog(app, parts);
   addDeleteImage(app, parts);
+  addUploadContext(app, parts);
 }
 
 function addListBuilds(app: App, { imageBuilds }: Parts): void {
@@ -111,5 +120,34 @@ function addDeleteImage(app: App, { builtImages }: Parts): void {
       await builtImages.delete(organizationId, query.image);
       return { deleted: true };
     },
+  });
+}
+
+function addUploadContext(app: App, { contexts, openRequests, limits }: Parts): void {
+  addRawBodies(app, (scope) => {
+    scope.route({
+      method: 'POST',
+      url: '/v1/images/contexts',
+      config: { access: 'full', hasRawBody: true },
+      schema: {
+        operationId: 'uploadBuildContext',
+        summary: 'Upload the files that a build copies, as a tar',
+        description:
+          'The body is a tar of files, directories and symbolic links, of any content type, at most 512 MiB. One build can use it; ' +
+          'it is removed with the end of that build, or after an hour.',
+        consumes: ['application/octet-stream'],
+        body: CONTENT,
+        response: answers(201, BuildContext, [400, 401, 413, 429, 503]),
+      },
+      handler: async (request, reply) => {
+        const { organizationId } = request;
+        using stall = watchForStall(request, limits.transferStallMs, 'invalid_request');
+        const made = await openRequests.limit(organizationId, () =>
+          contexts.receive(organizationId, request.raw, stall.signal),
+        );
+        return reply.code(201).send(made);
+      },
+      onError: async (request) => cutOff(request),
+    });
   });
 }

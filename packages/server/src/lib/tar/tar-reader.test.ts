@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { ByteWindow } from './byte-window.ts';
 import type { Inode } from './inode.ts';
 import { LayerError } from './layer-error.ts';
-import { makeScratchDirectory } from '../testing/scratch-directory.ts';
+import { makeScratchDirectory } from '../../runner/image/testing/scratch-directory.ts';
 import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader, type TarHeader } from './tar-format.ts';
 import { readTar, type TarEntry } from './tar-reader.ts';
 import { TarWriter } from './tar-writer.ts';
