@@ -27,7 +27,7 @@ export class RunnerImages {
 
   /** Gives up an image that was built. It need not exist. */
   async release(digest: string): Promise<void> {
-    const path = `/images/${encodeURIComponent(digest)}`;
+    const path = `/images/${digest}`;
     const request = {
       method: 'DELETE',
       path,

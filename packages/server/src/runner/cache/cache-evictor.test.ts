@@ -170,3 +170,21 @@ test('an image that cannot be removed is skipped, and the next one is evicted in
   addImage('third', 60, 3);
   assert.equal(await sweep(), 'stuck');
 });
+
+test('an image that an organization has built stays over any limit until it is deleted and no longer in use', async () => {
+  const { addImage, addTemplate, sweep, leases, images, evictor } = setUp({ maxBytes: 1 });
+  addImage('built', 50, 1);
+  const built = images.things.get('built');
+  assert.ok(built);
+  images.things.set('built', { ...built, owner: 'org1', isReleased: false });
+  assert.equal(await sweep(), 'built');
+  images.things.set('built', { ...built, owner: 'org1', isReleased: true });
+  addTemplate('running', 'built');
+  const lease = leases.open();
+  lease.add(imageKey('built'));
+  lease.add(templateKey('running'));
+  assert.equal(await sweep(), 'built running');
+  lease.release();
+  await evictor.settled();
+  assert.deepEqual([...images.things.keys()], []);
+});
