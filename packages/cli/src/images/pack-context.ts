@@ -1,0 +1,111 @@
+/** Packs the files of a directory that a build may copy, as a tar archive (PAX). */
+import { createReadStream, type Stats } from 'node:fs';
+import { lstat, readdir, readFile, readlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { parseIgnoreFile, type IgnoreRules } from './ignore-file.ts';
+
+const BLOCK_BYTES = 512;
+const NO_RULES: IgnoreRules = { isIgnored: () => false, hasExceptions: false };
+
+/** Yields the archive. Symbolic links stay links; sockets, pipes and devices are left out. */
+export async function* packContext(directory: string): AsyncGenerator<Buffer> {
+  const rules = await readRules(directory);
+  yield* packBelow(directory, '', rules);
+  yield Buffer.alloc(2 * BLOCK_BYTES);
+}
+
+async function readRules(directory: string): Promise<IgnoreRules> {
+  try {
+    return parseIgnoreFile(await readFile(join(directory, '.dockerignore'), 'utf8'));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return NO_RULES;
+    throw error;
+  }
+}
+
+async function* packBelow(directory: string, relative: string, rules: IgnoreRules): AsyncGenerator<Buffer> {
+  for (const name of (await readdir(directory)).toSorted()) {
+    const path = relative === '' ? name : `${relative}/${name}`;
+    const full = join(directory, name);
+    const found = await lstat(full);
+    const isIgnored = rules.isIgnored(path);
+    if (found.isDirectory()) {
+      if (!isIgnored) yield* packHead(`${path}/`, found, { type: '5' });
+      if (!isIgnored || rules.hasExceptions) yield* packBelow(full, path, rules);
+    } else if (isIgnored) continue;
+    else if (found.isSymbolicLink()) yield* packHead(path, found, { type: '2', link: await readlink(full) });
+    else if (found.isFile()) yield* packFile(full, path, found);
+  }
+}
+
+async function* packFile(full: string, path: string, found: Stats): AsyncGenerator<Buffer> {
+  yield* packHead(path, found, { type: '0', sizeBytes: found.size });
+  let left = found.size;
+  if (left > 0)
+    for await (const chunk of createReadStream(full, { end: found.size - 1 }) as AsyncIterable<Buffer>) {
+      left -= chunk.length;
+      yield chunk;
+    }
+  if (left > 0) throw new Error(`${full} became shorter while it was read`);
+  yield Buffer.alloc((BLOCK_BYTES - (found.size % BLOCK_BYTES)) % BLOCK_BYTES);
+}
+
+interface Head {
+  type: '0' | '2' | '5';
+  sizeBytes?: number;
+  link?: string;
+}
+
+function* packHead(path: string, { mode, mtimeMs }: Stats, head: Head): Generator<Buffer> {
+  const { type, sizeBytes = 0, link = '' } = head;
+  const isLong = Buffer.byteLength(path) > 100 || Buffer.byteLength(link) > 100 || sizeBytes >= 8 ** 11;
+  const about = { mode: mode & 0o7777, mtimeS: Math.max(0, Math.floor(mtimeMs / 1000)) };
+  if (isLong) {
+    const records = Buffer.concat([
+      paxRecord('path', path),
+      ...(link === '' ? [] : [paxRecord('linkpath', link)]),
+      paxRecord('size', String(sizeBytes)),
+    ]);
+    yield header({ ...about, name: 'PaxHeader', type: 'x', sizeBytes: records.length, link: '' });
+    yield Buffer.concat([
+      records,
+      Buffer.alloc((BLOCK_BYTES - (records.length % BLOCK_BYTES)) % BLOCK_BYTES),
+    ]);
+  }
+  yield header({ ...about, name: path, type, sizeBytes: sizeBytes >= 8 ** 11 ? 0 : sizeBytes, link });
+}
+
+/** A record begins with its own length. */
+function paxRecord(name: string, value: string): Buffer {
+  const rest = Buffer.from(` ${name}=${value}\n`);
+  let length = rest.length;
+  while (length !== String(length).length + rest.length) length = String(length).length + rest.length;
+  return Buffer.concat([Buffer.from(String(length)), rest]);
+}
+
+interface Fields {
+  name: string;
+  mode: number;
+  mtimeS: number;
+  type: string;
+  sizeBytes: number;
+  link: string;
+}
+
+function header({ name, mode, mtimeS, type, sizeBytes, link }: Fields): Buffer {
+  const block = Buffer.alloc(BLOCK_BYTES);
+  const octal = (value: number, digits: number): string => `${value.toString(8).padStart(digits, '0')}\0`;
+  Buffer.from(name).copy(block, 0, 0, 100);
+  block.write(octal(mode, 7), 100);
+  block.write(octal(0, 7), 108);
+  block.write(octal(0, 7), 116);
+  block.write(octal(sizeBytes, 11), 124);
+  block.write(octal(mtimeS, 11), 136);
+  block.write(' '.repeat(8), 148);
+  block.write(type, 156);
+  Buffer.from(link).copy(block, 157, 0, 100);
+  block.write('ustar\x0000', 257, 'latin1');
+  const sum = block.reduce((total, byte) => total + byte, 0);
+  block.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
+  return block;
+}
