@@ -100,7 +100,7 @@ export const LAYERS = [
       ['.', 'admin'],
       ['commands'],
       ['calls'],
-      ['attach', 'audit', 'completion', 'copy'],
+      ['attach', 'audit', 'completion', 'copy', 'images'],
       ['profiles'],
       ['output'],
     ],

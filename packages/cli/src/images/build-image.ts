@@ -28,7 +28,7 @@ export async function buildFromDirectory(call: BuildCall): Promise<ImageBuildInf
   const archive = Readable.toWeb(Readable.from(packContext(directory))) as ReadableStream<Uint8Array>;
   const context = await out.during('uploading the context …', client.builds.uploadContext(archive));
   const request = { dockerfile, name, buildArgs, context, ...shape, networkProfile, timeoutSeconds };
-  return client.builds.run(request, { onEvent: (event) => void show(out, event) });
+  return client.builds.run(request, { onEvent: (event) => show(out, event) });
 }
 
 /** The log is for people and goes to standard error, so that the result alone is on standard output. */

@@ -6,7 +6,7 @@ interface Rule {
 }
 
 /** Tells whether the context leaves out a path, relative and with slashes. */
-export type IsIgnored = (path: string) => boolean;
+type IsIgnored = (path: string) => boolean;
 
 export interface IgnoreRules {
   isIgnored: IsIgnored;

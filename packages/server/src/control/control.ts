@@ -98,32 +98,23 @@ export async function startControl(
   const storage = await openStorage(config, { limits, clock, log }, stack);
   const { db, events, webhooks, lease, databaseHealth } = storage;
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
-  const { region, dataDir, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
+  const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
-  const base = {
-    ...storage,
-    runner,
-    objects,
-    region,
-    dataDir,
-    limits,
-    creditCents,
-    rules,
-    clock,
-    metrics,
-    log,
-  };
+  const own = { region, dataDir: config.dataDir, limits, creditCents };
+  const base = { ...storage, ...own, runner, objects, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
-  await live.link.start();
-  await live.imageBuilds.recover();
   const gate = new Gate(lease);
   let address = '';
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, log);
-  purgeHourly([idempotency, exposed.previews, access.accounts.sessions, ...storage.purged], stack, log);
+  purgeHourly(
+    [idempotency, exposed.previews, access.accounts.sessions, live.buildStore, ...storage.purged],
+    stack,
+    log,
+  );
   const shared = { rules, runner, idempotency, metrics, limits, documentation };
   const parts = {
     ...access,

@@ -26,7 +26,7 @@ import { SecretValues } from './egress/named-secrets/secret-values.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { BuildContexts } from './image-builds/build-contexts.ts';
 import { BuildStore } from './image-builds/build-store.ts';
-import { ImageBuilds } from './image-builds/image-builds.ts';
+import { ImageBuilds, type ImageBuildsParts } from './image-builds/image-builds.ts';
 import { BuiltImages } from './images/built-images.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
@@ -66,7 +66,7 @@ export interface SandboxesBase {
   log: Logger;
 }
 
-/** Loads the live sandboxes and builds the link that reconciles them with the runner. The link is not started yet. */
+/** Loads the live sandboxes and builds the link that reconciles them with the runner. The link is started. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
   const { db, runner, secrets, region, limits, creditCents, clock, metrics, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
@@ -106,43 +106,34 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   await drivers.load();
   archive.wake();
   startCreditKeeper(base, { credit, drivers }, stack);
-  const sandboxes = new Sandboxes({
-    ...common,
-    drivers,
-    region,
-    registries,
-    imageUses,
-    builtImages,
-    family,
-    credit,
-    grants,
-    audit,
-    disks: disks.sandboxDisks,
-    environments,
-  });
+  const images = { registries, imageUses, builtImages };
+  const used = { ...images, family, credit, grants, audit, environments, disks: disks.sandboxDisks };
+  const sandboxes = new Sandboxes({ ...common, ...used, drivers, region });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
-  const images = { imageUses, builtImages };
-  const contexts = stack.use(new BuildContexts(join(base.dataDir, 'build-contexts')));
-  const buildParts = { images: builtImages, contexts, sandboxes, commands, runner, clock, log };
-  const imageBuilds = stack.use(new ImageBuilds({ ...buildParts, store: new BuildStore(db) }));
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
+  await link.start();
+  const built = await openBuilds(base, { images: builtImages, sandboxes, commands }, stack);
   const billing = new Billing({ db, clock, credit });
-  const kept = { ...named, audit, auditStore, teamSecrets };
-  const records = {
-    sandboxes,
-    commands,
-    snapshots,
-    registries,
-    ...images,
-    imageBuilds,
-    contexts,
-    grants,
-    environments,
-    ...kept,
-  };
+  const kept = { ...named, ...built, audit, auditStore, teamSecrets, imageUses, builtImages };
+  const records = { sandboxes, commands, snapshots, registries, grants, environments, ...kept };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
+}
+
+/** Ends what builds of a killed control have left. */
+async function openBuilds(
+  { db, dataDir, runner, clock, log }: SandboxesBase,
+  parts: Pick<ImageBuildsParts, 'images' | 'sandboxes' | 'commands'>,
+  stack: AsyncDisposableStack,
+): Promise<{ contexts: BuildContexts; imageBuilds: ImageBuilds; buildStore: BuildStore }> {
+  const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts')));
+  const buildStore = new BuildStore(db);
+  const imageBuilds = stack.use(
+    new ImageBuilds({ ...parts, store: buildStore, contexts, runner, clock, log }),
+  );
+  await imageBuilds.recover();
+  return { contexts, imageBuilds, buildStore };
 }
 
 function openAudit(

@@ -14,7 +14,7 @@ import { parseLayerPath } from '../../lib/tar/layer-path.ts';
 import { readTar } from '../../lib/tar/tar-reader.ts';
 
 const MIB = 2 ** 20;
-export const MAX_CONTEXT_BYTES = 512 * MIB;
+const MAX_CONTEXT_BYTES = 512 * MIB;
 /** Of one organization. */
 const MAX_CONTEXTS = 8;
 const MAX_ENTRIES = 100_000;

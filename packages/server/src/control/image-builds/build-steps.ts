@@ -203,7 +203,7 @@ export class BuildSteps {
   }
 }
 
-export function describeStep({ line, ...step }: PlannedStep): string {
+function describeStep({ line, ...step }: PlannedStep): string {
   const where = line === undefined ? '' : `line ${line}: `;
   return `${where}${nameStep(step)}`;
 }

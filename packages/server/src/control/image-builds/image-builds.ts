@@ -46,6 +46,8 @@ const SANDBOX_GRACE_S = 3600;
 /** A follower looks again after this time, also without a notice. */
 const FOLLOW_MS = 5000;
 const DESTROY_PATIENCE_MS = 60_000;
+/** At a start, which waits for it. */
+const RECOVERY_PATIENCE_MS = 10_000;
 
 export interface ImageBuildsParts {
   store: BuildStore;
@@ -106,15 +108,16 @@ export class ImageBuilds implements AsyncDisposable {
   /** Fails the builds that a killed control has left, destroys their sandboxes, and removes images without a name. */
   async recover(): Promise<void> {
     const { store, log } = this.#parts;
-    for (const build of await store.listRunning()) {
-      await this.#destroySandbox(build);
+    const interrupted = async (build: ImageBuildTable): Promise<void> => {
+      await this.#destroySandbox(build, RECOVERY_PATIENCE_MS);
       const error = new AppError(
         'unavailable',
         'the service was restarted in the middle of the build; build again',
       );
       await this.#end(build, { state: 'failed', error_code: error.code, error_message: error.message });
       log.warn({ build: build.id }, 'a build was interrupted by a restart');
-    }
+    };
+    await Promise.all((await store.listRunning()).map(interrupted));
     await this.#sweepImages();
   }
 
@@ -331,9 +334,12 @@ export class ImageBuilds implements AsyncDisposable {
   }
 
   /** Never throws: the sandbox ends by its lifetime at the latest. */
-  async #destroySandbox({ sandbox_id: id, organization_id: organizationId }: ImageBuildTable): Promise<void> {
+  async #destroySandbox(
+    { sandbox_id: id, organization_id: organizationId }: ImageBuildTable,
+    patienceMs = DESTROY_PATIENCE_MS,
+  ): Promise<void> {
     const reach = { organizationId, onlyTeamId: null };
-    const until = performance.now() + DESTROY_PATIENCE_MS;
+    const until = performance.now() + patienceMs;
     for (;;) {
       try {
         const driver = await this.#parts.sandboxes.getDriver(reach, id, 'destroy');

@@ -55,7 +55,7 @@ export class ImageUses {
     prepared: readonly PreparedImage[],
     built: readonly Pick<BuiltImageTable, 'name' | 'digest'>[],
   ): Promise<ImageRecord[]> {
-    const byDigest = new Map(prepared.map(({ owner: _, ...image }) => [image.digest, image]));
+    const byDigest = new Map(prepared.map((image) => [image.digest, withoutOwner(image)]));
     const named = built.map(({ name, digest }) => ({ image: `${name}@${digest}`, digest }));
     const own = [...(await this.#list(organizationId)), ...named].flatMap(({ image, digest }) => {
       const found = byDigest.get(digest);
@@ -107,6 +107,11 @@ export class ImageUses {
 
 function nameUse(organizationId: string, image: string): string {
   return `${organizationId} ${image}`;
+}
+
+function withoutOwner(image: PreparedImage): ImageRecord {
+  const { image: name, digest, size_bytes, prepared_at, status, shapes } = image;
+  return { image: name, digest, size_bytes, prepared_at, status, shapes };
 }
 
 /** These are in a table of their own. */

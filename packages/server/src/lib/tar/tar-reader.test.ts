@@ -1,16 +1,21 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdir, open, symlink, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, open, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { ByteWindow } from './byte-window.ts';
 import type { Inode } from './inode.ts';
 import { LayerError } from './layer-error.ts';
-import { makeScratchDirectory } from '../../runner/image/testing/scratch-directory.ts';
 import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader, type TarHeader } from './tar-format.ts';
 import { readTar, type TarEntry } from './tar-reader.ts';
 import { TarWriter } from './tar-writer.ts';
+
+async function makeScratchDirectory(): Promise<AsyncDisposable & { path: string }> {
+  const path = await mkdtemp(join(tmpdir(), 'coppice-tar-'));
+  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
+}
 
 const HEADER: TarHeader = {
   name: 'a',

@@ -7,6 +7,7 @@ import { rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
+import { FakeBuiltImages } from './fake-built-images.ts';
 import { FakeCommands } from './fake-commands.ts';
 import { FakeFiles } from './fake-files.ts';
 import { FakeMetrics } from './fake-metrics.ts';
@@ -69,6 +70,7 @@ export class FakeRunner implements AsyncDisposable {
   readonly vms = new Map<string, VmInfo>();
   readonly disks: FakeDisks = new FakeDisks({ hasVm: (id) => this.vms.has(id), host: () => this.host?.() });
   readonly commands = new FakeCommands();
+  readonly built = new FakeBuiltImages();
   readonly captures: FakeCaptures = new FakeCaptures({
     vms: this.vms,
     disks: this.disks,
@@ -245,6 +247,9 @@ export class FakeRunner implements AsyncDisposable {
     const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
     if (id !== undefined && rest === '/admission') return this.#admit(stream);
     if (id !== undefined && rest === '/metrics') return this.metrics.answerVm(stream, id, url);
+    if (id !== undefined && rest === '/image') return this.built.answer(stream, method, id);
+    if (method === 'DELETE' && url.pathname.startsWith('/images/'))
+      return this.built.release(stream, url.pathname.slice('/images/'.length));
     if (id !== undefined && rest === '/egress') return this.#answerEgress(stream, method, id);
     if (await this.disks.take(stream, method, url)) return;
     if (await this.captures.take(stream, `${method} ${url.pathname}`)) return;

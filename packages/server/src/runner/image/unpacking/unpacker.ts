@@ -165,7 +165,7 @@ export class Unpacker implements AsyncDisposable {
 
   async #end(): Promise<void> {
     const ends = await Promise.allSettled(
-      [this.#unpacking, this.#packing, this.#reading].map((child) => child?.end()),
+      [this.#unpacking, this.#packing, this.#reading].map(async (child) => child?.end()),
     );
     for (const end of ends) if (end.status === 'rejected') throw end.reason;
   }
