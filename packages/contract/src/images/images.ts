@@ -62,11 +62,11 @@ export const BuildImageRequest = z
   )
   .refine(({ image, name }) => (image === undefined) === (name !== undefined), {
     path: ['name'],
-    error: 'is required with from and with dockerfile, and belongs to them only',
+    error: 'give it with from or dockerfile, and only with them',
   })
   .refine(({ from, steps }) => (from === undefined) === (steps === undefined), {
     path: ['steps'],
-    error: 'is required with from, and belongs to it only',
+    error: 'give them with from, and only with it',
   })
   .refine(({ dockerfile, build_args }) => dockerfile !== undefined || build_args === undefined, {
     path: ['build_args'],

@@ -143,10 +143,10 @@ test('a full quota refuses the next build, and the room that is left goes to the
 
 test('a request that is neither of the two kinds is refused with the field', async () => {
   for (const [body, pattern] of [
-    [{}, /^image: give exactly one/u],
+    [{}, /^image: is required, give exactly one/u],
     [{ image: 'node:22-slim', from: 'node:22-slim', name: 'a:1', steps: [] }, /image: give exactly one/u],
-    [{ from: 'node:22-slim', steps: [] }, /name: is required/u],
-    [{ from: 'node:22-slim', name: 'a:1' }, /steps: is required/u],
+    [{ from: 'node:22-slim', steps: [] }, /name: is required, give it with from or dockerfile/u],
+    [{ from: 'node:22-slim', name: 'a:1' }, /steps: is required, give them with from/u],
     [{ from: 'node:22-slim', name: 'a', steps: [] }, /no tag/u],
     [
       { from: 'node:22-slim', name: 'a:1', steps: [{ run: 'x', user: 'y' }] },

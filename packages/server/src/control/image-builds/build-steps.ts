@@ -169,6 +169,8 @@ export class BuildSteps {
         const { stream } = await commands.openOutput(address, { position, follow: true });
         const end = (): void => void stream.destroy();
         signal.addEventListener('abort', end, { once: true });
+        // It may have fired while the stream was opened.
+        if (signal.aborted) end();
         try {
           for await (const one of readKeptOutput(stream, position)) {
             if (one.type === 'exit') return one.exit_code;
