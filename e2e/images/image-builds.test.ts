@@ -1,12 +1,13 @@
 /** Images built from steps in real sandboxes, and sandboxes made from them. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Api } from '../fixtures/api/api.ts';
 import { writeTar } from '../fixtures/images/oci-layout.ts';
-import { Service } from '../fixtures/service/service.ts';
+import { API_KEY, Service } from '../fixtures/service/service.ts';
+import { PublishedCli } from '../fixtures/cli/published-cli.ts';
 
 const INSTANCE = 18;
 const FROM = 'coppice/base:1';
@@ -201,4 +202,29 @@ test('a Dockerfile is built with the files of its context', async () => {
   const again = await api.call('POST', '/v1/images/build', { body });
   assert.equal(again.status, 400, again.text);
   assert.match(again.text, /upload it again/u);
+});
+
+test('the command line builds a directory, shows the log, and says which step failed', async () => {
+  using cli = new PublishedCli();
+  const { code: login, stderr: said } = await cli.run(
+    ['login', '--url', service.address, '--key-stdin'],
+    API_KEY,
+  );
+  assert.equal(login, 0, said);
+  const directory = mkdtempSync(join(tmpdir(), 'coppice-e2e-directory-'));
+  writeFileSync(join(directory, '.dockerignore'), 'secret\n');
+  writeFileSync(join(directory, 'secret'), 'x');
+  writeFileSync(join(directory, 'kept'), 'kept');
+  writeFileSync(join(directory, 'Dockerfile'), `FROM ${FROM}\nCOPY . /srv\nRUN ls -A /srv\n`);
+  const built = await cli.run(['image', 'build', '-t', 'cli:1', directory]);
+  assert.equal(built.code, 0, built.stderr);
+  assert.match(built.stdout, /^built\/cli:1@sha256:[0-9a-f]{64}\n$/u);
+  assert.match(built.stderr, /\.dockerignore\nDockerfile\nkept\n/u);
+  assert.doesNotMatch(built.stderr, /secret\n/u);
+  writeFileSync(join(directory, 'Dockerfile'), `FROM ${FROM}\n\nRUN echo why; exit 9\n`);
+  const failed = await cli.run(['images', 'build', '-t', 'cli:2', directory]);
+  assert.notEqual(failed.code, 0);
+  assert.match(failed.stderr, /line 3: .*ended with exit code 9/u);
+  const removed = await cli.run(['images', 'rm', 'built/cli:1']);
+  assert.equal(removed.code, 0, removed.stderr);
 });
