@@ -42,7 +42,7 @@ const (
 	maxXattrBytes  = 64 << 10
 )
 
-// left lists the files that the agent writes itself into every sandbox. What the image has in their place stays.
+// left lists the files that the agent writes itself into every sandbox. The image keeps its own.
 var left = map[string]bool{
 	"etc/hosts": true, "etc/hostname": true, "etc/machine-id": true, "etc/resolv.conf": true,
 }

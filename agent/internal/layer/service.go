@@ -42,8 +42,8 @@ type Service struct {
 // New returns a Service.
 func New(root Root, freezer Freezer) *Service { return &Service{root: root, freezer: freezer} }
 
-// Get sends the layer. The programs are frozen meanwhile. The head is sent before the files are read, so a later failure
-// is told in a trailer.
+// Get sends the layer. The programs are frozen meanwhile. The head is sent before the files are read, so a trailer
+// reports a later failure.
 func (s *Service) Get(w http.ResponseWriter, r *http.Request) error {
 	upper, err := s.root.OpenUpper()
 	if err != nil {

@@ -43,7 +43,7 @@ export type BuildStep =
   /** User of the later steps and of the sandboxes of the image. */
   | { user: string };
 
-/** What all builds have. */
+/** Fields of all builds. */
 interface BuildRequestBase extends Shape {
   /** Name of the new image, `app:1`. Sandboxes are created from `built/app:1`. A later build with the name replaces it. */
   name: string;
@@ -119,7 +119,7 @@ const COPY_FIELDS = { fromPath: 'from_path', to: 'to', owner: 'owner', mode: 'mo
 const PATH = '/v1/images/builds';
 const MAX_EVENT_LENGTH = 1 << 20;
 /** Attempts to continue a log that broke off without a new event. */
-/** What may be over in a moment: the service starts again, or the network failed. */
+/** Errors that may be over in a moment: the service starts again, or the network failed. */
 const BROKEN: ReadonlySet<string> = new Set([
   'connection_failed',
   'connection_refused',

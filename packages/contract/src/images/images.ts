@@ -33,7 +33,7 @@ export const ImageRecord = z
   .meta({ id: 'Image' });
 export type ImageRecord = z.infer<typeof ImageRecord>;
 
-/** What the sandbox of a build may connect to, as in a create. */
+/** Network and credentials of the sandbox of a build, as in a create. */
 const { network, network_profile, credentials, credentials_v2 } = CreateSandboxRequest.shape;
 const EGRESS_OF_BUILD = { network, network_profile, credentials, credentials_v2 };
 

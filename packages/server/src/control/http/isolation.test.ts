@@ -41,6 +41,7 @@ let strangersKey = '';
 /** The victim's values of path parameters. */
 const ids: Record<string, string> = {
   port: '80',
+  build: `build${'0'.repeat(20)}`,
   disk: 'named',
   name: 'named',
   diskSnapshot: 'named',

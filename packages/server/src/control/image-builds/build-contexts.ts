@@ -51,7 +51,9 @@ export class BuildContexts implements Disposable {
     const path = join(this.#directory, `${id}.tar`);
     try {
       const meter = new Meter();
-      await pipeline(content, meter, createWriteStream(path, { mode: 0o600, flags: 'wx' }), { signal });
+      // A refused client must be able to read the answer: its connection stays.
+      const received = content.iterator({ destroyOnReturn: false });
+      await pipeline(received, meter, createWriteStream(path, { mode: 0o600, flags: 'wx' }), { signal });
       await checkArchive(path);
       const timer = setTimeout(() => void this.drop(id), KEPT_MS).unref();
       this.#kept.set(id, { organizationId, path, timer });

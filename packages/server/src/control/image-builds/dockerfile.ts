@@ -1,6 +1,6 @@
 /**
- * Reads a Dockerfile as steps of a build. What the steps cannot do is refused with the line and a remedy, and never left out
- * silently. What means nothing to a sandbox, such as CMD, becomes a note in the log.
+ * Reads a Dockerfile as steps of a build. An instruction that the steps cannot carry out is refused with the line and a remedy,
+ * and never left out silently. One that means nothing to a sandbox, such as CMD, becomes a note in the log.
  */
 import { refuseLine, splitInstructions, type Instruction } from './dockerfile-lines.ts';
 import { expandWord, splitWords, type Lookup } from './dockerfile-words.ts';
@@ -9,7 +9,7 @@ import type { PlannedStep } from './planned-step.ts';
 export interface Dockerfile {
   from: string;
   steps: PlannedStep[];
-  /** What has no effect. */
+  /** Instructions without effect, for the log. */
   notes: string[];
   escape: string;
 }

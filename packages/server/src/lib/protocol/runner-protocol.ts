@@ -105,7 +105,7 @@ export const VmInfo = z.object({
 });
 export type VmInfo = z.infer<typeof VmInfo>;
 
-/** What an image tells the programs in it. */
+/** Environment, user and directory that an image gives to the programs in it. */
 export const ImageConfig = z.strictObject({
   env: z.record(z.string(), z.string()),
   user: z.string().max(256),

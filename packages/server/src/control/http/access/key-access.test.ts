@@ -44,6 +44,7 @@ const OF_ORGANIZATION: ReadonlySet<string> = new Set([
   'retryDelivery',
   'putSecret',
   'deleteSecret',
+  'deleteImage',
 ]);
 /** Operations that would remove what the others need. */
 const ENDS: ReadonlySet<string> = new Set([
@@ -79,6 +80,7 @@ before(async () => {
   await call('POST', '/v1/disks', keys.full, { name: ids['disk'], size_gb: 1 });
   await call('POST', `/v1/disks/${ids['disk']}/snapshots`, keys.full, { name: ids['diskSnapshot'] });
   const webhook = await call('POST', '/v1/webhooks', keys.full, { url: 'https://one.test/' });
+  ids['build'] = `build${'0'.repeat(20)}`;
   ids['webhook'] = webhook.body.id;
   const command = await call('POST', `/v1/runs/${run.id}/commands`, keys.full, { command: 'sleep 1' });
   ids['command'] = command.body.id;

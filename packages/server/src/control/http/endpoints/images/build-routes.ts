@@ -108,7 +108,7 @@ function addDeleteImage(app: App, { builtImages }: Parts): void {
   app.route({
     method: 'DELETE',
     url: '/v1/images',
-    config: { access: 'full' },
+    config: { access: 'organization' },
     schema: {
       operationId: 'deleteImage',
       summary: 'Delete an image that was built from steps',
