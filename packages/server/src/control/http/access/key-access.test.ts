@@ -80,7 +80,9 @@ before(async () => {
   await call('POST', '/v1/disks', keys.full, { name: ids['disk'], size_gb: 1 });
   await call('POST', `/v1/disks/${ids['disk']}/snapshots`, keys.full, { name: ids['diskSnapshot'] });
   const webhook = await call('POST', '/v1/webhooks', keys.full, { url: 'https://one.test/' });
-  ids['build'] = `build${'0'.repeat(20)}`;
+  const steps = { from: 'node:22-slim', name: 'app:1', steps: [] };
+  const build = await call('POST', '/v1/images/build', keys.full, steps);
+  ids['build'] = build.body.id;
   ids['webhook'] = webhook.body.id;
   const command = await call('POST', `/v1/runs/${run.id}/commands`, keys.full, { command: 'sleep 1' });
   ids['command'] = command.body.id;
