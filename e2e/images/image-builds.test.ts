@@ -1,6 +1,6 @@
 /** Images built from steps in real sandboxes, and sandboxes made from them. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -169,8 +169,9 @@ async function waitForEnd(id: string): Promise<void> {
   });
 }
 
-test('a Dockerfile is built with the files of its context', async () => {
+test('a Dockerfile is built with the files of its context', async (running) => {
   const directory = mkdtempSync(join(tmpdir(), 'coppice-e2e-context-'));
+  running.after(() => rmSync(directory, { recursive: true }));
   const archive = join(directory, 'context.tar');
   await writeTar(archive, [
     { path: 'package.json', content: '{}' },
@@ -204,7 +205,7 @@ test('a Dockerfile is built with the files of its context', async () => {
   assert.match(again.text, /upload it again/u);
 });
 
-test('the command line builds a directory, shows the log, and says which step failed', async () => {
+test('the command line builds a directory, shows the log, and says which step failed', async (running) => {
   using cli = new PublishedCli();
   const { code: login, stderr: said } = await cli.run(
     ['login', '--url', service.address, '--key-stdin'],
@@ -212,6 +213,7 @@ test('the command line builds a directory, shows the log, and says which step fa
   );
   assert.equal(login, 0, said);
   const directory = mkdtempSync(join(tmpdir(), 'coppice-e2e-directory-'));
+  running.after(() => rmSync(directory, { recursive: true }));
   writeFileSync(join(directory, '.dockerignore'), 'secret\n');
   writeFileSync(join(directory, 'secret'), 'x');
   writeFileSync(join(directory, 'kept'), 'kept');
