@@ -177,7 +177,7 @@ export function isLastEvent(event: AuditEvent): boolean {
   return event === 'sandbox.destroyed' || event === 'sandbox.failed';
 }
 
-const AuditHmac = z.string().meta({ example: `sha256:${'0'.repeat(64)}` });
+export const AuditHmac = z.string().meta({ example: `sha256:${'0'.repeat(64)}` });
 
 /** One line of `GET /v1/runs/{id}/audit`. */
 export const AuditEntry = z
@@ -202,12 +202,12 @@ export const AuditHead = z
 export type AuditHead = z.infer<typeof AuditHead>;
 
 /** The database column is a 32-bit integer. */
-const MAX_SEQ = 2 ** 31 - 1;
+export const MAX_AUDIT_SEQ = 2 ** 31 - 1;
 
 export const AuditQuery = z.strictObject({
   follow: FlagText.describe('Keeps sending entries as they are written, until the sandbox has ended.'),
   head: FlagText.describe('Returns only the head: `seq` and `hmac` of the last entry.'),
-  after: boundedIntText(0, MAX_SEQ, 0).describe('Begins after the entry with this `seq`.'),
+  after: boundedIntText(0, MAX_AUDIT_SEQ, 0).describe('Begins after the entry with this `seq`.'),
 });
 export type AuditQuery = z.infer<typeof AuditQuery>;
 

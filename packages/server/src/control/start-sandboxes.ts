@@ -4,6 +4,7 @@ import type { ObjectStore } from '../lib/objects/object-store.ts';
 import { AuditArchive } from './audit/audit-archive.ts';
 import { AuditLog } from './audit/audit-log.ts';
 import { AuditStore } from './audit/audit-store.ts';
+import type { OrganizationAudit } from './audit/organization/organization-audit.ts';
 import { TeamSecrets } from './audit/team-secrets.ts';
 import { Billing } from './billing/billing.ts';
 import { Credit } from './billing/credit/credit.ts';
@@ -52,6 +53,7 @@ export interface SandboxesBase {
   objects: ObjectStore;
   region: string;
   limits: ControlLimits;
+  organizationAudit: OrganizationAudit;
   creditCents: number | undefined;
   rules: EgressRules;
   clock: Clock;
@@ -67,7 +69,13 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const limitsOf = ownLimits.of;
   const credit = new Credit({ db, clock, welcomeCents: creditCents });
   const store = new SandboxStore(db);
-  const registries = new Registries({ store: new RegistryStore(db), secrets, log });
+  const registries = new Registries({
+    db,
+    audit: base.organizationAudit,
+    store: new RegistryStore(db),
+    secrets,
+    log,
+  });
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
@@ -141,7 +149,7 @@ interface EgressParts {
 }
 
 function openEgress(
-  { db, secrets, rules, log }: SandboxesBase,
+  { db, secrets, organizationAudit, rules, log }: SandboxesBase,
   audit: AuditLog,
   find: FindSandbox,
 ): EgressParts {
@@ -151,7 +159,7 @@ function openEgress(
   const notes = new EgressNotes({ db, audit, log });
   const egressKeeper = new EgressKeeper(log);
   const tell = (ids: readonly string[]): Promise<void> => egressKeeper.tellAtOnce(ids, find);
-  const namedSecrets = new NamedSecrets({ store, secrets, tell });
+  const namedSecrets = new NamedSecrets({ db, audit: organizationAudit, store, secrets, tell });
   return { grants, notes, egressKeeper, named: { namedSecrets, secretValues } };
 }
 

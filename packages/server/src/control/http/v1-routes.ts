@@ -37,6 +37,7 @@ import { addGetAudit } from './endpoints/records/get-audit.ts';
 import { addGetCredentials } from './endpoints/network/get-credentials.ts';
 import { addGetNetwork } from './endpoints/network/get-network.ts';
 import { addGetMetrics } from './endpoints/runs/get-metrics.ts';
+import { addGetOrganizationAudit } from './endpoints/records/get-organization-audit.ts';
 import { addGetRun } from './endpoints/runs/get-run.ts';
 import { addGetStatement } from './endpoints/records/get-statement.ts';
 import { addGetTree } from './endpoints/runs/get-tree.ts';
@@ -85,6 +86,7 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addGetStatement,
   addGetRun,
   addGetAudit,
+  addGetOrganizationAudit,
   addDeleteRun,
   addPatchRun,
   addForkRun,

@@ -1,5 +1,8 @@
 /** The part of migration-rows.ts for versions with teams: people, audit logs, and money. */
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
+import { OPERATOR } from '../../audit/organization/organization-audit.ts';
+import { buildEntry } from '../../audit/organization/organization-entry.ts';
+import { bindOrganizationAuditSecret } from '../../audit/organization/organization-secrets.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
 import { bindNamedSecret } from '../../egress/named-secrets/secret-values.ts';
@@ -439,6 +442,36 @@ const NAMED_SECRETS: Change = {
   },
 };
 
+const AUDIT_SECRET_ID = `ask${'7'.repeat(20)}`;
+const AUDIT_SECRET = new Secret(`cos_${'7'.repeat(43)}`);
+const ORGANIZATION_AUDIT: Change = {
+  adds: {
+    organization_audit_secrets: [
+      {
+        id: AUDIT_SECRET_ID,
+        organization_id: 'orgfirst',
+        sealed_secret: toHex(
+          new SecretBox(MASTER_KEY).seal(
+            AUDIT_SECRET,
+            bindOrganizationAuditSecret('orgfirst', AUDIT_SECRET_ID),
+          ),
+        ),
+        created_at: NOW - DAY_MS,
+      },
+    ],
+    organization_audit_entries: [
+      buildEntry({
+        organizationId: 'orgfirst',
+        key: { id: AUDIT_SECRET_ID, secret: AUDIT_SECRET },
+        head: undefined,
+        actor: OPERATOR,
+        note: { event: 'credit.granted', data: { cents: 1000, note: 'of an old version: “é”' } },
+        nowMs: NOW - DAY_MS,
+      }),
+    ],
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -456,4 +489,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0018_settings': SETTINGS,
   '0021_events': EVENTS,
   '0022_named_secrets': NAMED_SECRETS,
+  '0023_organization_audit': ORGANIZATION_AUDIT,
 };
