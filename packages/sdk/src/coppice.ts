@@ -38,6 +38,7 @@ import { fetchNetworkProfiles, type NetworkProfile } from './egress.ts';
 import { Images } from './images.ts';
 import { describeObject, INSPECT, type InspectArguments } from './transport/inspect.ts';
 import type { PagedList } from './transport/paged-list.ts';
+import { Organization } from './organization.ts';
 import { Registries } from './registries.ts';
 import { Secrets } from './secrets.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
@@ -66,6 +67,8 @@ export class Coppice {
   readonly snapshots: Snapshots;
   /** Lists images and prepares them ahead of their first use. */
   readonly images: Images;
+  /** Reads the audit log of your organization. */
+  readonly organization: Organization;
   /** Stores credentials for private image registries. */
   readonly registries: Registries;
   /** Stores secrets under names, for the credentials of sandboxes. */
@@ -81,6 +84,7 @@ export class Coppice {
     this.sandboxes = new Sandboxes(transport);
     this.snapshots = new Snapshots(transport);
     this.images = new Images(transport);
+    this.organization = new Organization(transport);
     this.registries = new Registries(transport);
     this.secrets = new Secrets(transport);
     this.webhooks = new Webhooks(transport);

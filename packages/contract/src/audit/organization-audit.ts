@@ -131,23 +131,21 @@ export type OrganizationAuditEntry = z.infer<typeof OrganizationAuditEntry>;
 
 const MAX_ACTOR_ID = 200;
 
-export const OrganizationAuditQuery = z
-  .strictObject({
-    head: FlagText.describe('Returns only the head: `seq` and `hmac` of the last entry.'),
-    after: boundedIntText(0, MAX_AUDIT_SEQ, 0).describe('Begins after the entry with this `seq`.'),
-    event: z
-      .enum(ORGANIZATION_AUDIT_EVENT_NAMES, {
-        error: 'must be one event of docs/reference/audit.md, for example api_key.created',
-      })
-      .optional()
-      .describe('Only entries of this event. The chain of what is left cannot be verified.'),
-    actor: z
-      .string()
-      .max(MAX_ACTOR_ID)
-      .optional()
-      .describe('Only entries that this person or API key caused, given by id. Not verifiable, either.'),
-  })
-  .meta({ id: 'OrganizationAuditQuery' });
+export const OrganizationAuditQuery = z.strictObject({
+  head: FlagText.describe('Returns only the head: `seq` and `hmac` of the last entry.'),
+  after: boundedIntText(0, MAX_AUDIT_SEQ, 0).describe('Begins after the entry with this `seq`.'),
+  event: z
+    .enum(ORGANIZATION_AUDIT_EVENT_NAMES, {
+      error: 'must be one event of docs/reference/audit.md, for example api_key.created',
+    })
+    .optional()
+    .describe('Only entries of this event. The chain of what is left cannot be verified.'),
+  actor: z
+    .string()
+    .max(MAX_ACTOR_ID)
+    .optional()
+    .describe('Only entries that this person or API key caused, given by id. Not verifiable, either.'),
+});
 export type OrganizationAuditQuery = z.infer<typeof OrganizationAuditQuery>;
 
 /** Returns the seed of the chain: the first entry is chained to it. */

@@ -11,7 +11,10 @@ const GROUPS: readonly (readonly [title: string, path: RegExp])[] = [
   ['Files', /^\/v1\/runs\/\{id\}\/files/u],
   ['Ports and previews', /^\/v1\/runs\/\{id\}\/(?:proxy|ports|previews)/u],
   ['Network and credentials', /^\/v1\/(?:network-profiles|runs\/\{id\}\/(?:network|credentials))/u],
-  ['Audit and usage', /^\/v1\/(?:usage|statements|runs\/(?:history|\{id\}\/(?:audit|metrics)))/u],
+  [
+    'Audit and usage',
+    /^\/v1\/(?:usage|statements|organization\/audit|runs\/(?:history|\{id\}\/(?:audit|metrics)))/u,
+  ],
   ['Sandboxes', /^\/v1\/runs(?:\/\{id\})?$/u],
   ['Events and webhooks', /^\/v1\/(?:events|webhooks)/u],
   ['Secrets', /^\/v1\/secrets/u],

@@ -88,6 +88,7 @@ const METHODS: Readonly<Record<string, readonly [file: string, method: string]>>
   testWebhook: ['webhooks/webhooks.ts', 'test'],
   listDeliveries: ['webhooks/webhooks.ts', 'deliveries'],
   retryDelivery: ['webhooks/webhooks.ts', 'retry'],
+  getOrganizationAudit: ['organization.ts', 'audit'],
   putSecret: ['secrets.ts', 'set'],
   getSecret: ['secrets.ts', 'get'],
   deleteSecret: ['secrets.ts', 'delete'],
