@@ -69,13 +69,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const limitsOf = ownLimits.of;
   const credit = new Credit({ db, clock, welcomeCents: creditCents });
   const store = new SandboxStore(db);
-  const registries = new Registries({
-    db,
-    audit: base.organizationAudit,
-    store: new RegistryStore(db),
-    secrets,
-    log,
-  });
+  const registries = openRegistries(base);
   const imageUses = new ImageUses(db, log);
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
@@ -127,6 +121,10 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const kept = { ...named, audit, auditStore, teamSecrets };
   const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...kept };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
+}
+
+function openRegistries({ db, organizationAudit: audit, secrets, log }: SandboxesBase): Registries {
+  return new Registries({ db, audit, store: new RegistryStore(db), secrets, log });
 }
 
 function openAudit(

@@ -4,7 +4,13 @@ import { after, before, test } from 'node:test';
 import { sql } from 'kysely';
 import type { OrganizationAuditEntry } from '../../../../../sdk/src/audit/organization-audit-entry.ts';
 import { verifyOrganizationAudit } from '../../../../../sdk/src/audit/verify-organization-audit.ts';
-import { INVITATION, startHarness, waitFor, type ControlHarness } from '../../testing/control-harness.ts';
+import {
+  INVITATION,
+  startHarness,
+  waitFor,
+  type Answer,
+  type ControlHarness,
+} from '../../testing/control-harness.ts';
 import {
   openOrganizationAudit,
   readOrganizationLog,
@@ -34,7 +40,7 @@ async function record(work: () => Promise<unknown>): Promise<OrganizationAuditEn
 
 const kinds = (entries: readonly OrganizationAuditEntry[]): string[] => entries.map(({ event }) => event);
 
-async function must(expected: number, answer: Promise<{ status: number; body: any }>): Promise<any> {
+async function must(expected: number, answer: Promise<Answer>): Promise<Answer['body']> {
   const { status, body } = await answer;
   assert.equal(status, expected, JSON.stringify(body));
   return body;
