@@ -114,6 +114,11 @@ export const AuditActor = z
   .meta({ id: 'AuditActor' });
 export type AuditActor = z.infer<typeof AuditActor>;
 
+/** Commands on the server. */
+export const OPERATOR_ACTOR: AuditActor = { type: 'operator', id: null, address: null };
+/** The service itself. */
+export const SERVICE_ACTOR: AuditActor = { type: 'service', id: null, address: null };
+
 /** One line of `GET /v1/organization/audit`. */
 export const OrganizationAuditEntry = z
   .object({

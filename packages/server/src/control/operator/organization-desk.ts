@@ -2,10 +2,10 @@
  * Lists organizations for an operator and sets their credit and limits. A running service applies changes within
  * seconds.
  */
-import { AppError } from '@coppice/contract';
+import { AppError, OPERATOR_ACTOR } from '@coppice/contract';
 import type { Insertable } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
-import { OPERATOR, type OrganizationAudit } from '../audit/organization/organization-audit.ts';
+import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import { readAccounts } from '../billing/consumption/billing-accounts.ts';
 import { findCreditLeft, findSpent } from '../billing/credit/credit-balance.ts';
 import { grantCredit } from '../billing/credit/credit-store.ts';
@@ -64,7 +64,7 @@ export async function grantByOperator(
   await db.transaction().execute(async (transaction) => {
     await grantCredit(transaction, grant);
     const notes = [{ event: 'credit.granted' as const, data: { cents, note } }];
-    await audit.write(transaction, { organizationId, by: OPERATOR, notes });
+    await audit.write(transaction, { organizationId, by: OPERATOR_ACTOR, notes });
   });
 }
 
@@ -84,7 +84,7 @@ export async function setLimits(
       .onConflict((conflict) => conflict.column('organization_id').doUpdateSet(change))
       .execute();
     const notes = [{ event: 'limits.changed' as const, data: { ...change } }];
-    await audit.write(transaction, { organizationId, by: OPERATOR, notes });
+    await audit.write(transaction, { organizationId, by: OPERATOR_ACTOR, notes });
   });
 }
 

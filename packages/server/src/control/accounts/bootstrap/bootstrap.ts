@@ -1,8 +1,8 @@
 /** Creates the first organization, its first key and its owner's invitation, so that a new installation is usable. */
-import { generateApiKey } from '@coppice/contract';
+import { generateApiKey, SERVICE_ACTOR } from '@coppice/contract';
 import { ensureInvitation, inviteFirstOwner } from './first-owner.ts';
 import { insertOrganization, type Owner } from '../organizations/organization-store.ts';
-import { SERVICE, type OrganizationAudit } from '../../audit/organization/organization-audit.ts';
+import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { OrganizationNote } from '../../audit/organization/organization-entry.ts';
 import type { Database } from '../../db/database.ts';
 import { keepBootstrapped, type Bootstrapped } from './bootstrapped.ts';
@@ -49,7 +49,7 @@ export async function bootstrapOrganization(
         notes.push(invited.note);
       }
     } else notes.push(...(await ensureInvitation(transaction, organizationId, bootstrapInvitation)));
-    await audit.write(transaction, { organizationId, by: SERVICE, notes });
+    await audit.write(transaction, { organizationId, by: SERVICE_ACTOR, notes });
     // Written before the commit: the database stores only their hashes.
     return bootstrapDir === undefined ? shown : keepBootstrapped(shown, bootstrapDir);
   });

@@ -1,6 +1,7 @@
 /** The audit log of an organization: what each change leaves in it, who may read it, and what cannot be hidden. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { OPERATOR_ACTOR } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { OrganizationAuditEntry } from '../../../../../sdk/src/audit/organization-audit-entry.ts';
 import { verifyOrganizationAudit } from '../../../../../sdk/src/audit/verify-organization-audit.ts';
@@ -19,7 +20,6 @@ import {
 } from '../../testing/organization-log.ts';
 import { AccountClient, PASSWORD } from '../../testing/requests/account-client.ts';
 import { grantByOperator, setLimits } from '../../operator/organization-desk.ts';
-import { OPERATOR } from './organization-audit.ts';
 
 let harness: ControlHarness;
 let owner: AccountClient;
@@ -150,7 +150,7 @@ test('webhooks, secrets, registries and limits: never a value, nor the path of a
     'limits.changed',
   ]);
   assert.deepEqual(entries[5]?.data, { name: 'audited', version: 2 });
-  assert.deepEqual(entries.at(-1)?.actor, OPERATOR);
+  assert.deepEqual(entries.at(-1)?.actor, OPERATOR_ACTOR);
   assert.equal(entries[0]?.actor['type'], 'api_key');
   assert.doesNotMatch(JSON.stringify(entries), /private|secret-path|token=/u);
 });

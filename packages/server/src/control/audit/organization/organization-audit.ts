@@ -7,7 +7,7 @@
  * The lock is the last one that a transaction takes, and where it takes several, it takes them in the order of the
  * organizations' ids. So no two transactions ever wait for each other, whatever locks their changes need.
  */
-import { AppError, type AuditActor, type AuditHead } from '@coppice/contract';
+import { AppError, SERVICE_ACTOR, type AuditActor, type AuditHead } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../../db/database.ts';
 import type { SecretBox } from '../../secrets/secret-box.ts';
@@ -38,9 +38,6 @@ export interface OrganizationAuditFilter {
   event?: string | undefined;
   actor?: string | undefined;
 }
-
-export const OPERATOR: AuditActor = { type: 'operator', id: null, address: null };
-export const SERVICE: AuditActor = { type: 'service', id: null, address: null };
 
 export class OrganizationAudit {
   readonly #secrets: OrganizationSecrets;
@@ -78,7 +75,8 @@ export class OrganizationAudit {
       event: 'audit_secret.created',
       data: { id: secret.id, team_id: null },
     };
-    if (!isFirst) await this.#append(transaction, { organizationId, by: SERVICE, notes: [replaced] }, secret);
+    if (!isFirst)
+      await this.#append(transaction, { organizationId, by: SERVICE_ACTOR, notes: [replaced] }, secret);
     await this.#append(transaction, { organizationId, by, notes }, secret);
   }
 

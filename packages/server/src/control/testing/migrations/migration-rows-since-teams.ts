@@ -1,6 +1,6 @@
 /** The part of migration-rows.ts for versions with teams: people, audit logs, and money. */
+import { OPERATOR_ACTOR } from '@coppice/contract';
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
-import { OPERATOR } from '../../audit/organization/organization-audit.ts';
 import { buildEntry } from '../../audit/organization/organization-entry.ts';
 import { bindOrganizationAuditSecret } from '../../audit/organization/organization-secrets.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
@@ -464,7 +464,7 @@ const ORGANIZATION_AUDIT: Change = {
         organizationId: 'orgfirst',
         key: { id: AUDIT_SECRET_ID, secret: AUDIT_SECRET },
         head: undefined,
-        actor: OPERATOR,
+        actor: OPERATOR_ACTOR,
         note: { event: 'credit.granted', data: { cents: 1000, note: 'of an old version: “é”' } },
         nowMs: NOW - DAY_MS,
       }),
