@@ -4,10 +4,13 @@
  * the background: the caller of a failed sign-in must not learn from the time of the answer that the account exists.
  */
 import type { Logger } from 'pino';
+import { withDeadline } from '../../../lib/waiting/deadline.ts';
 import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { Database } from '../../db/database.ts';
 
 const INTERVAL_MS = 300_000;
+/** How long a stop waits for entries: the database may be away. */
+const STOP_MS = 5_000;
 /** Limit of people in memory; beyond it the oldest are forgotten, with the attempts that are not written yet. */
 const MAX_PEOPLE = 10_000;
 
@@ -55,7 +58,9 @@ export class FailedSignIns implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     for (const [userId, failures] of this.#people) if (failures.count > 0) this.#write(userId, failures);
-    await Promise.all(this.#writing);
+    await withDeadline('entries of failed sign-ins', STOP_MS, Promise.all(this.#writing)).catch(
+      (error: unknown) => this.#parts.log.warn({ err: error }, 'failed sign-ins are missing in audit logs'),
+    );
   }
 
   #write(userId: string, failures: Failures): void {
