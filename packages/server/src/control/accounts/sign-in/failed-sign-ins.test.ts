@@ -31,7 +31,10 @@ test('a person has one entry in five minutes, whose number counts all attempts, 
     failures.note(person.id, '203.0.113.9');
   }
   const entries = await readOrganizationLog(harness, { query: '?event=session.failed' });
-  assert.deepEqual(entries.map(({ data }) => data['count']).toSorted(), [1, 1, 101]);
+  assert.deepEqual(
+    entries.map(({ data }) => Number(data['count'])).toSorted((a, b) => a - b),
+    [1, 1, 101],
+  );
 });
 
 test('attempts whose entry cannot be written are counted in the next one', async () => {
