@@ -1,4 +1,5 @@
 /** Registry credentials in SQL, with sealed passwords. */
+import { lockOrganization } from '../accounts/organizations/lock-organization.ts';
 import type { Database } from '../db/database.ts';
 import type { RegistryCredentialTable } from './registry-tables.ts';
 
@@ -20,13 +21,7 @@ export class RegistryStore {
    * inside a transaction.
    */
   async put(row: RegistryRow, limit: number): Promise<RegistryRow | undefined> {
-    // One writer at a time for each organization, so that the count stays true. Creates are not blocked.
-    await this.#db
-      .selectFrom('organizations')
-      .select('id')
-      .where('id', '=', row.organization_id)
-      .forNoKeyUpdate()
-      .execute();
+    await lockOrganization(this.#db, row.organization_id);
     const { count } = await this.#db
       .selectFrom('registry_credentials')
       .select((select) => select.fn.countAll<number>().as('count'))

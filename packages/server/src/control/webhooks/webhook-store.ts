@@ -1,4 +1,5 @@
 /** Webhooks in SQL. */
+import { lockOrganization } from '../accounts/organizations/lock-organization.ts';
 import type { DisabledReason } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
@@ -25,13 +26,7 @@ export class WebhookStore {
    * Returns undefined, and inserts nothing, if the organization has `limit` webhooks. Call inside a transaction.
    */
   async insert(row: NewWebhookRow, limit: number): Promise<WebhookRow | undefined> {
-    // One writer at a time for each organization, so that the count stays true.
-    await this.#db
-      .selectFrom('organizations')
-      .select('id')
-      .where('id', '=', row.organization_id)
-      .forNoKeyUpdate()
-      .execute();
+    await lockOrganization(this.#db, row.organization_id);
     const { count } = await this.#db
       .selectFrom('webhooks')
       .select(({ fn }) => fn.countAll<number>().as('count'))

@@ -15,6 +15,7 @@ import type { Changed, OrganizationAudit } from '../audit/organization/organizat
 import type { Database } from '../db/database.ts';
 import type { SecretBox } from '../secrets/secret-box.ts';
 import type { Clock } from '../time/clock.ts';
+import { toTimestamp } from '../time/timestamp.ts';
 import type { DeliveryFilter, DeliveryStore } from './delivery-store.ts';
 import type { Receivers } from './receivers.ts';
 import { bindWebhookSecret, generateWebhookSecret } from './webhook-secret.ts';
@@ -124,7 +125,7 @@ export class Webhooks {
     const row = await this.#commit(organizationId, by, async (store) => {
       const result = await store.rotate(address, change);
       if (result === undefined) throw noWebhook();
-      const data = { id, old_secret_until: toTime(change.oldUntil) };
+      const data = { id, old_secret_until: toTimestamp(change.oldUntil) };
       return { result, notes: [{ event: 'webhook.rotated', data }] };
     });
     return { ...buildRecord(row), secret: secret.reveal() };
@@ -225,12 +226,8 @@ function buildRecord(row: WebhookRow): WebhookRecord {
     description,
     enabled,
     disabled_reason,
-    failing_since: toTime(row.failing_since),
-    old_secret_until: toTime(row.old_secret_until),
+    failing_since: toTimestamp(row.failing_since),
+    old_secret_until: toTimestamp(row.old_secret_until),
     created_at: new Date(row.created_at).toISOString(),
   };
-}
-
-function toTime(time: number | null): string | null {
-  return time === null ? null : new Date(time).toISOString();
 }

@@ -3,7 +3,7 @@ import { AppError, type AuditActor, type MemberRecord, type Role } from '@coppic
 import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { OrganizationNote } from '../../audit/organization/organization-entry.ts';
 import type { Database } from '../../db/database.ts';
-import { noOrganization } from './access.ts';
+import { lockOrganization } from './lock-organization.ts';
 
 /** The person and the organization of a membership. */
 export interface Membership {
@@ -105,16 +105,6 @@ export class Members {
       await this.#audit.write(transaction, { organizationId, by, notes });
     });
   }
-}
-
-export async function lockOrganization(transaction: Database, organizationId: string): Promise<void> {
-  const found = await transaction
-    .selectFrom('organizations')
-    .select('id')
-    .where('id', '=', organizationId)
-    .forNoKeyUpdate()
-    .executeTakeFirst();
-  if (found === undefined) throw noOrganization();
 }
 
 async function assertOtherOwner(db: Database, organizationId: string, userId: string): Promise<void> {

@@ -14,6 +14,7 @@ import type { OrganizationAudit } from '../../audit/organization/organization-au
 import type { OrganizationNote } from '../../audit/organization/organization-entry.ts';
 import { isActiveKey, newKeyRow } from '../../auth/api-key-store.ts';
 import type { Database } from '../../db/database.ts';
+import { toTimestamp } from '../../time/timestamp.ts';
 import type { ApiKeyTable } from '../account-tables.ts';
 import type { Owner } from './organization-store.ts';
 
@@ -94,7 +95,7 @@ export class TeamKeys {
       await update(transaction, id, until === null ? { revoked_at: now } : { expires_at: until });
       const { name, scope, team_only } = row;
       const created = await this.#insert(transaction, owner, { name, scope, team_only, expires_in });
-      const data = { ...describeKey(owner, created), replaced: id, replaced_until: toTime(until) };
+      const data = { ...describeKey(owner, created), replaced: id, replaced_until: toTimestamp(until) };
       await this.#write(transaction, owner, by, { event: 'api_key.rotated', data });
       return created;
     });
@@ -174,12 +175,8 @@ function toRecord(row: Row): ApiKeyRecord {
     scope,
     team_only,
     created_at: new Date(row.created_at).toISOString(),
-    last_used_at: toTime(row.last_used_at),
-    expires_at: toTime(row.expires_at),
-    revoked_at: toTime(row.revoked_at),
+    last_used_at: toTimestamp(row.last_used_at),
+    expires_at: toTimestamp(row.expires_at),
+    revoked_at: toTimestamp(row.revoked_at),
   };
-}
-
-function toTime(time: number | null): string | null {
-  return time === null ? null : new Date(time).toISOString();
 }

@@ -3,7 +3,7 @@ import { AppError, type AuditActor, type TeamMemberRecord, type TeamRecord } fro
 import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import { isTaken } from '../../db/database-error.ts';
 import type { Database } from '../../db/database.ts';
-import { lockOrganization } from './members.ts';
+import { lockOrganization } from './lock-organization.ts';
 import { insertTeam, type Owner } from './organization-store.ts';
 import type { Reach } from './reach.ts';
 

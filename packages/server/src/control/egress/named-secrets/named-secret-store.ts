@@ -1,4 +1,5 @@
 /** Named secrets in SQL, with sealed values. */
+import { lockOrganization } from '../../accounts/organizations/lock-organization.ts';
 import { sql, type ExpressionBuilder } from 'kysely';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
@@ -32,13 +33,7 @@ export class NamedSecretStore {
    * organization has `limit` other secrets: then nothing has changed. Call inside a transaction.
    */
   async put(row: NewSecretRow, limit: number): Promise<Pick<NamedSecretRow, 'id' | 'version'> | undefined> {
-    // One writer at a time for each organization, so that the count stays true. Creates are not blocked.
-    await this.#db
-      .selectFrom('organizations')
-      .select('id')
-      .where('id', '=', row.organization_id)
-      .forNoKeyUpdate()
-      .execute();
+    await lockOrganization(this.#db, row.organization_id);
     const { count } = await this.#db
       .selectFrom('named_secrets')
       .select((select) => select.fn.countAll<number>().as('count'))
