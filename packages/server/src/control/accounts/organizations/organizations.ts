@@ -92,7 +92,13 @@ export class Organizations {
   async rename(organizationId: string, name: string, by: AuditActor): Promise<void> {
     const { db, audit } = this.#parts;
     await db.transaction().execute(async (transaction) => {
-      await transaction.updateTable('organizations').set({ name }).where('id', '=', organizationId).execute();
+      const { numUpdatedRows } = await transaction
+        .updateTable('organizations')
+        .set({ name })
+        .where('id', '=', organizationId)
+        .where('name', '!=', name)
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) return;
       const notes = [{ event: 'organization.renamed' as const, data: { name } }];
       await audit.write(transaction, { organizationId, by, notes });
     });

@@ -54,7 +54,13 @@ export class Teams {
   async rename({ organizationId, teamId }: Owner, name: string, by: AuditActor): Promise<TeamRecord> {
     await named(name, () =>
       this.#db.transaction().execute(async (transaction) => {
-        await transaction.updateTable('teams').set({ name }).where('id', '=', teamId).execute();
+        const { numUpdatedRows } = await transaction
+          .updateTable('teams')
+          .set({ name })
+          .where('id', '=', teamId)
+          .where('name', '!=', name)
+          .executeTakeFirst();
+        if (numUpdatedRows === 0n) return;
         const notes = [{ event: 'team.renamed' as const, data: { team_id: teamId, name } }];
         await this.#audit.write(transaction, { organizationId, by, notes });
       }),

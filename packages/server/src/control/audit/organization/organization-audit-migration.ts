@@ -26,6 +26,13 @@ export const organizationAuditMigration: Migration = {
         hmac text NOT NULL,
         PRIMARY KEY (organization_id, seq)
       )`.execute(db);
+    // For the filters of a read: an organization's log has no end.
+    await sql`
+      CREATE INDEX organization_audit_entries_by_event
+      ON organization_audit_entries (organization_id, event, seq)`.execute(db);
+    await sql`
+      CREATE INDEX organization_audit_entries_by_actor
+      ON organization_audit_entries (organization_id, (actor::jsonb ->> 'id'), seq)`.execute(db);
     await sql`
       CREATE TRIGGER organization_audit_entries_are_final
       BEFORE UPDATE OR DELETE OR TRUNCATE ON organization_audit_entries

@@ -11,6 +11,7 @@ import { AppError, SERVICE_ACTOR, type AuditActor, type AuditHead } from '@coppi
 import { sql } from 'kysely';
 import type { Database } from '../../db/database.ts';
 import type { SecretBox } from '../../secrets/secret-box.ts';
+import { assertRoom, type Noted } from './assert-room.ts';
 import { buildEntry, type OrganizationHead, type OrganizationNote } from './organization-entry.ts';
 import type { OrganizationAuditRow } from './organization-audit-tables.ts';
 import {
@@ -61,10 +62,13 @@ export class OrganizationAudit {
     });
   }
 
-  /** Adds entries. Call as the last statement of the transaction that makes the change. */
+  /**
+   * Adds entries. Call as the last statement of the transaction that makes the change. Throws `rate_limited`, which undoes
+   * the change, after too many: see assert-room.ts.
+   */
   async write(transaction: Database, { organizationId, by, notes }: OrganizationChange): Promise<void> {
     if (notes.length === 0) return;
-    await lockLog(transaction, organizationId);
+    await this.#lock(transaction, { organizationId, by, notes });
     const newest = await this.#secrets.findNewest(transaction, organizationId);
     if (newest !== undefined) return this.#append(transaction, { organizationId, by, notes }, newest);
     // The first entry needs a first secret. If the newest cannot be read, changes must still be possible: the chain
@@ -98,7 +102,7 @@ export class OrganizationAudit {
   /** Makes a new secret, which keys the entries from now on. The entry that records it is the first of them. */
   rotate(db: Database, organizationId: string, by: AuditActor): Promise<OrganizationSecret> {
     return db.transaction().execute(async (transaction) => {
-      await lockLog(transaction, organizationId);
+      await this.#lock(transaction, { organizationId, by, notes: [{ event: 'audit_secret.created' }] });
       const secret = await this.#secrets.add(transaction, organizationId);
       const data = { id: secret.id, team_id: null };
       const notes: OrganizationNote[] = [{ event: 'audit_secret.created', data }];
@@ -137,18 +141,27 @@ export class OrganizationAudit {
     { organizationId, after }: { organizationId: string; after: number },
     { event, actor }: OrganizationAuditFilter = {},
   ): AsyncGenerator<OrganizationAuditRow[]> {
+    // The conditions are those of the indexes of the table.
+    const byEvent = event === undefined ? sql`` : sql`AND event = ${event}`;
+    const byActor = actor === undefined ? sql`` : sql`AND actor::jsonb ->> 'id' = ${actor}`;
     for (let seq = after; ;) {
       const { rows: page } = await sql<OrganizationAuditRow>`
         SELECT * FROM organization_audit_entries
-        WHERE organization_id = ${organizationId} AND seq > ${seq}
-          AND (${event ?? null}::text IS NULL OR event = ${event ?? null})
-          AND (${actor ?? null}::text IS NULL OR actor::jsonb ->> 'id' = ${actor ?? null})
+        WHERE organization_id = ${organizationId} AND seq > ${seq} ${byEvent} ${byActor}
         ORDER BY seq LIMIT ${MAX_PAGE_ENTRIES}`.execute(db);
       const last = page.at(-1);
       if (last === undefined) return;
       yield page;
       seq = last.seq;
     }
+  }
+
+  async #lock(
+    transaction: Database,
+    { organizationId, by, notes }: Omit<OrganizationChange, 'notes'> & { notes: readonly Noted[] },
+  ): Promise<void> {
+    await lockLog(transaction, organizationId);
+    await assertRoom(transaction, { organizationId, by, notes }, this.#now());
   }
 
   async #append(

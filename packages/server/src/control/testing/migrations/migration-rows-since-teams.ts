@@ -1,11 +1,7 @@
 /** The part of migration-rows.ts for versions with teams: people, audit logs, and money. */
-import { OPERATOR_ACTOR } from '@coppice/contract';
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
-import { buildEntry } from '../../audit/organization/organization-entry.ts';
-import { bindOrganizationAuditSecret } from '../../audit/organization/organization-secrets.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
-import { bindNamedSecret } from '../../egress/named-secrets/secret-values.ts';
 import { bindEnvironment } from '../../sandbox/environment/environments.ts';
 import { Secret } from '../../../lib/secret.ts';
 import { SecretBox } from '../../secrets/secret-box.ts';
@@ -17,7 +13,6 @@ import {
   HOUR_MS,
   LIFE_MS,
   MASTER_KEY,
-  NAMED_SECRET,
   NOW,
   ROLLBACK_ID,
   RUNNING_ID,
@@ -25,6 +20,7 @@ import {
   toHex,
 } from './migration-names.ts';
 import { EVENTS } from './migration-rows-of-events.ts';
+import { NAMED_SECRETS, ORGANIZATION_AUDIT } from './migration-rows-of-organizations.ts';
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
@@ -406,69 +402,6 @@ const SETTINGS: Change = {
       id === SNAPSHOT_ID
         ? { expires_at: NOW + DAY_MS, sealed_env: sealEnvironment(SNAPSHOT_ID), cwd: '/srv' }
         : { expires_at: null, sealed_env: null, cwd: null },
-  },
-};
-
-const SECRET_ID = `sec${'1'.repeat(20)}`;
-const NAMED_SECRETS: Change = {
-  adds: {
-    named_secrets: [
-      {
-        id: SECRET_ID,
-        organization_id: 'orgfirst',
-        name: 'anthropic-production',
-        sealed_value: toHex(
-          new SecretBox(MASTER_KEY).seal(
-            new Secret(NAMED_SECRET),
-            bindNamedSecret('orgfirst', 'anthropic-production'),
-          ),
-        ),
-        version: 3,
-        created_at: NOW - DAY_MS,
-        updated_at: NOW - HOUR_MS,
-      },
-    ],
-    sandbox_credentials: [
-      {
-        sandbox_id: HIBERNATED_ID,
-        service: 'anthropic',
-        endpoints: null,
-        sealed_secret: null,
-        secret_id: SECRET_ID,
-        secret_version: 2,
-        updated_at: NOW - HOUR_MS / 5,
-      },
-    ],
-  },
-};
-
-const AUDIT_SECRET_ID = `ask${'7'.repeat(20)}`;
-const AUDIT_SECRET = new Secret(`cos_${'7'.repeat(43)}`);
-const ORGANIZATION_AUDIT: Change = {
-  adds: {
-    organization_audit_secrets: [
-      {
-        id: AUDIT_SECRET_ID,
-        organization_id: 'orgfirst',
-        sealed_secret: toHex(
-          new SecretBox(MASTER_KEY).seal(
-            AUDIT_SECRET,
-            bindOrganizationAuditSecret('orgfirst', AUDIT_SECRET_ID),
-          ),
-        ),
-        created_at: NOW - DAY_MS,
-      },
-    ],
-    organization_audit_entries: [
-      buildEntry({
-        organizationId: 'orgfirst',
-        key: { id: AUDIT_SECRET_ID, secret: AUDIT_SECRET },
-        head: undefined,
-        actor: OPERATOR_ACTOR,
-        note: { event: 'credit.granted', data: { cents: 1000, note: 'of an old version: “é”' } },
-        nowMs: NOW - DAY_MS,
-      }),
-    ],
   },
 };
 

@@ -18,7 +18,7 @@ export function addGetAuditSecret(
       operationId: 'getAuditSecret',
       summary: 'Get a secret that verifies audit logs of a team',
       params: AuditSecretParams,
-      response: answers(200, ShownAuditSecret, [401, 403, 404, 409, 503]),
+      response: answers(200, ShownAuditSecret, [401, 403, 404, 409, 429, 503]),
     },
     handler: async (request) => {
       const { organizationId, teamId, params } = request;

@@ -20,7 +20,7 @@ export function addRotateAuditSecret(
       summary: 'Create a new secret for audit logs that begin from now on; older logs keep their secrets',
       params: TeamParams,
       body: NoBody,
-      response: answers(201, ShownAuditSecret, [400, 401, 403, 404, 503]),
+      response: answers(201, ShownAuditSecret, [400, 401, 403, 404, 429, 503]),
     },
     handler: async (request, reply) => {
       const { organizationId, teamId } = request;

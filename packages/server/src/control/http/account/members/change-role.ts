@@ -17,7 +17,7 @@ export function addChangeRole(app: App, { accounts }: Pick<HttpParts, 'accounts'
       description: 'The last owner cannot become a member.',
       params: MemberParams,
       body: ChangeRoleRequest,
-      response: answers(204, NOTHING, [400, 401, 403, 404, 409, 503]),
+      response: answers(204, NOTHING, [400, 401, 403, 404, 409, 429, 503]),
     },
     handler: async (request, reply) => {
       const { organizationId, params, body } = request;

@@ -68,7 +68,7 @@ function addGetSecret(app: App, { db, organizationAudit }: OrganizationAuditPart
       operationId: 'getOrganizationAuditSecret',
       summary: "Get a secret that verifies an organization's audit log; the log records it",
       params: OrganizationSecretParams,
-      response: answers(200, ShownAuditSecret, [401, 403, 404, 409, 503]),
+      response: answers(200, ShownAuditSecret, [401, 403, 404, 409, 429, 503]),
     },
     handler: async (request) => {
       const { organizationId, params } = request;
@@ -90,7 +90,7 @@ function addRotateSecret(app: App, { db, organizationAudit }: OrganizationAuditP
       summary: "Create a new secret for an organization's audit log; it keys the entries from now on",
       params: OrganizationParams,
       body: NoBody,
-      response: answers(201, ShownAuditSecret, [400, 401, 403, 404, 503]),
+      response: answers(201, ShownAuditSecret, [400, 401, 403, 404, 429, 503]),
     },
     handler: async (request, reply) => {
       const { id, secret } = await organizationAudit.rotate(db, request.organizationId, actorOf(request));

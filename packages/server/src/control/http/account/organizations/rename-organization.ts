@@ -16,7 +16,7 @@ export function addRenameOrganization(app: App, { accounts }: Pick<HttpParts, 'a
       summary: 'Rename an organization',
       params: OrganizationParams,
       body: RenameOrganizationRequest,
-      response: answers(200, OrganizationRecord, [400, 401, 403, 404, 503]),
+      response: answers(200, OrganizationRecord, [400, 401, 403, 404, 429, 503]),
     },
     handler: async (request) => {
       const { userId, organizationId, body } = request;

@@ -16,7 +16,7 @@ export function addAddTeamMember(app: App, { accounts }: Pick<HttpParts, 'accoun
       summary: 'Add a member of the organization to a team',
       params: TeamMemberParams,
       body: NoBody,
-      response: answers(204, NOTHING, [401, 403, 404, 503]),
+      response: answers(204, NOTHING, [401, 403, 404, 429, 503]),
     },
     handler: async (request, reply) => {
       const { organizationId, teamId, params } = request;

@@ -16,7 +16,7 @@ export function addRenameTeam(app: App, { accounts }: Pick<HttpParts, 'accounts'
       summary: 'Rename a team',
       params: TeamParams,
       body: RenameTeamRequest,
-      response: answers(200, TeamRecord, [400, 401, 403, 404, 409, 503]),
+      response: answers(200, TeamRecord, [400, 401, 403, 404, 409, 429, 503]),
     },
     handler: (request) => {
       const { organizationId, teamId, body } = request;
