@@ -102,7 +102,7 @@ test('the head reveals a cut-off end; without a head the log is not complete, un
 
 test('a log that cannot be checked gives the reason and the remedy', async () => {
   const cases = /** @type {const} */ ([
-    [[join(directory, 'absent')], {}, /team's secret is required: give --secret-file/],
+    [[join(directory, 'absent')], {}, /secret of the team or organization is required: give --secret-file/],
     [[join(directory, 'absent')], undefined, /absent cannot be read: ENOENT/],
     [[write(LOG), '--head', 'x'], undefined, /--head is neither .* x cannot be read/],
     [[write(LOG), '--secret-file', '/dev/null'], undefined, /\/dev\/null is empty/],

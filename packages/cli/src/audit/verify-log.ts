@@ -104,7 +104,7 @@ function judge(verdict: AuditVerdict, isPrefix: boolean): LogVerdict {
   return {
     exitCode: bad,
     message:
-      `NOT COMPLETE: ${verdict.entries} entries are valid, but the last is not the end of the sandbox; ` +
+      `NOT COMPLETE: ${verdict.entries} entries are valid, but nothing shows that they are all; ` +
       'give --head to see whether entries are missing, or --prefix if more may follow',
   };
 }
@@ -114,8 +114,8 @@ function readSecret(path: string | undefined): string {
   if (secret !== undefined && secret !== '') return secret;
   throw new UncheckedError(
     path === undefined
-      ? "the team's secret is required: give --secret-file, or set COPPICE_TEAM_SECRET"
-      : `${path} is empty: it must hold the team's secret`,
+      ? 'the secret of the team or organization is required: give --secret-file, or set COPPICE_TEAM_SECRET'
+      : `${path} is empty: it must hold the secret of the team or organization`,
   );
 }
 

@@ -127,9 +127,15 @@ function addVerify(audit: Command): void {
       'coppice audit get run0123 | coppice audit verify - --prefix',
     ],
   })
-    .option('--secret-file <file>', "file with the team's secret (default: COPPICE_TEAM_SECRET)")
+    .option(
+      '--secret-file <file>',
+      'file with the secret of the team or organization (default: COPPICE_TEAM_SECRET)',
+    )
     .option('--head <head>', '<seq>:<hmac>, or a file with the answer of "audit get --head"')
-    .option('--prefix', 'accepts a log that ends before the sandbox did')
+    .option(
+      '--prefix',
+      'accepts a log that may continue: that of an organization, or of a sandbox that has not ended',
+    )
     .action(
       action<VerifyOptions>(async (call) => {
         const { exitCode, message } = await verifyLog({ file: first(call), ...call.options });

@@ -77,10 +77,7 @@ export const ORGANIZATION_AUDIT_EVENTS = {
   'limits.changed': z
     .record(z.string(), z.int().nullable())
     .describe('The limits that the operator set; null: those of the service hold again.'),
-  'credit.granted': z.object({
-    cents: z.int().describe('Negative if credit was taken back.'),
-    note: z.string(),
-  }),
+  'credit.granted': z.object({ cents: z.int().describe('Negative if credit was taken back.') }),
   'webhook.created': Webhook,
   'webhook.changed': Webhook,
   'webhook.rotated': z.object({ id: z.string(), old_secret_until: Timestamp.nullable() }),

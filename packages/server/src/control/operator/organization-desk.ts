@@ -59,11 +59,12 @@ export async function grantByOperator(
   { db, audit }: Desk,
   grant: { organizationId: string; cents: number; note: string },
 ): Promise<void> {
-  const { organizationId, cents, note } = grant;
+  const { organizationId, cents } = grant;
   await requireOrganization(db, organizationId);
   await db.transaction().execute(async (transaction) => {
     await grantCredit(transaction, grant);
-    const notes = [{ event: 'credit.granted' as const, data: { cents, note } }];
+    // Without the operator's note, which tenants see nowhere else.
+    const notes = [{ event: 'credit.granted' as const, data: { cents } }];
     await audit.write(transaction, { organizationId, by: OPERATOR_ACTOR, notes });
   });
 }

@@ -29,7 +29,7 @@ async function fill(audit: OrganizationAudit, organizationId: string, count: num
   await using db = harness.openDatabase();
   const notes = Array.from({ length: count }, (_, cents) => ({
     event: 'credit.granted' as const,
-    data: { cents, note: '' },
+    data: { cents },
   }));
   await db
     .transaction()

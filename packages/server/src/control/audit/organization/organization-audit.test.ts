@@ -135,7 +135,7 @@ test('webhooks, secrets, registries and limits: never a value, nor the path of a
     const login = { username: 'u', password: 'pw-private' };
     await must(200, harness.call('PUT', '/v1/registries/ghcr.io', { body: login }));
     await must(204, harness.call('DELETE', '/v1/registries/ghcr.io'));
-    await grantByOperator({ db, audit }, { organizationId, cents: 500, note: 'invoice 7' });
+    await grantByOperator({ db, audit }, { organizationId, cents: 500, note: 'private note' });
     await setLimits({ db, audit }, organizationId, { vcpus: 64 });
   });
   assert.deepEqual(kinds(entries), [
@@ -152,6 +152,7 @@ test('webhooks, secrets, registries and limits: never a value, nor the path of a
     'limits.changed',
   ]);
   assert.deepEqual(entries[5]?.data, { name: 'audited', version: 2 });
+  assert.deepEqual(entries.at(-2)?.data, { cents: 500 });
   assert.deepEqual(entries.at(-1)?.actor, OPERATOR_ACTOR);
   assert.equal(entries[0]?.actor['type'], 'api_key');
   assert.doesNotMatch(JSON.stringify(entries), /private|secret-path|token=/u);

@@ -64,7 +64,7 @@ export const ORGANIZATION_AUDIT: Change = {
         key: { id: AUDIT_SECRET_ID, secret: AUDIT_SECRET },
         head: undefined,
         actor: OPERATOR_ACTOR,
-        note: { event: 'credit.granted', data: { cents: 1000, note: 'of an old version: “é”' } },
+        note: { event: 'organization.renamed', data: { name: 'of an old version: “é”' } },
         nowMs: NOW - DAY_MS,
       }),
     ],
