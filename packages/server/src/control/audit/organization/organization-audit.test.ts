@@ -270,7 +270,7 @@ test('filters need not read the whole log', async () => {
       const { rows } = await sql<Record<string, string>>`
         EXPLAIN SELECT * FROM organization_audit_entries
         WHERE organization_id = 'org1' AND seq > 0 ${condition} ORDER BY seq LIMIT 500`.execute(transaction);
-      return rows.map((row) => row['QUERY PLAN']).join(' ');
+      return rows.map((row) => row['QUERY PLAN']).join('\n');
     };
     return [await plan(sql`AND event = 'a'`), await plan(sql`AND actor::jsonb ->> 'id' = 'a'`)];
   });
