@@ -7,58 +7,22 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { normalize, orderModules } from './kernel-modules.mjs';
 
-/** Names without the modules that they depend on. A kernel may lack some, or have them built in. */
-export const ON_DEMAND = [
-  // Links of containers.
-  ...['bridge', 'br_netfilter', 'veth', 'macvlan', 'ipvlan', 'dummy'],
-  // nftables, and what iptables-nft makes of the rules of iptables.
-  ...[
-    'nf_tables',
-    'nft_compat',
-    'nft_chain_nat',
-    'nft_ct',
-    'nft_nat',
-    'nft_masq',
-    'nft_redir',
-    'nft_log',
-    'nft_limit',
-  ],
-  ...[
-    'nft_reject',
-    'nft_reject_inet',
-    'nft_reject_ipv4',
-    'nft_reject_ipv6',
-    'nft_fib_inet',
-    'nft_hash',
-    'nft_numgen',
-  ],
-  ...['nf_conntrack_netlink', 'nf_log_syslog'],
-  // iptables-legacy.
-  ...['ip_tables', 'iptable_filter', 'iptable_nat', 'iptable_mangle', 'iptable_raw', 'ipt_REJECT'],
-  ...['ip6_tables', 'ip6table_filter', 'ip6table_nat', 'ip6table_mangle', 'ip6table_raw', 'ip6t_REJECT'],
-  // Matches and targets of both.
-  ...[
-    'xt_addrtype',
-    'xt_conntrack',
-    'xt_MASQUERADE',
-    'xt_nat',
-    'xt_REDIRECT',
-    'xt_mark',
-    'xt_connmark',
-    'xt_comment',
-  ],
-  ...[
-    'xt_multiport',
-    'xt_tcpudp',
-    'xt_owner',
-    'xt_limit',
-    'xt_LOG',
-    'xt_state',
-    'xt_statistic',
-    'xt_physdev',
-  ],
-  ...['xt_CHECKSUM', 'xt_TCPMSS', 'xt_iprange'],
-];
+/** By use, without the modules that they depend on. A kernel may lack some, or have them built in. */
+const MODULES_BY_USE = {
+  links: 'bridge br_netfilter veth macvlan ipvlan dummy',
+  // iptables-nft needs them, too.
+  nftables: `
+    nf_tables nft_compat nft_chain_nat nft_ct nft_nat nft_masq nft_redir nft_log nft_limit nft_hash nft_numgen nft_fib_inet
+    nft_reject nft_reject_inet nft_reject_ipv4 nft_reject_ipv6 nf_conntrack_netlink nf_log_syslog`,
+  'iptables-legacy': `
+    ip_tables iptable_filter iptable_nat iptable_mangle iptable_raw ipt_REJECT
+    ip6_tables ip6table_filter ip6table_nat ip6table_mangle ip6table_raw ip6t_REJECT`,
+  'matches and targets of iptables': `
+    xt_addrtype xt_conntrack xt_MASQUERADE xt_nat xt_REDIRECT xt_mark xt_connmark xt_comment xt_multiport xt_tcpudp
+    xt_owner xt_limit xt_LOG xt_state xt_statistic xt_physdev xt_CHECKSUM xt_TCPMSS xt_iprange`,
+};
+
+export const ON_DEMAND = Object.values(MODULES_BY_USE).flatMap((names) => names.trim().split(/\s+/u));
 
 /**
  * @param {import('./kernel-modules.mjs').ModuleTree} tree
