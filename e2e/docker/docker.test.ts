@@ -80,11 +80,11 @@ describe('Docker in a sandbox', () => {
     { timeout: TIMEOUT_MS },
     async () => {
       await guest.egress.putNetwork({ network: { allow: ['allowed.example'] } });
-      const get = (host: string) => `docker run --rm box:1 wget -q -T 10 -O /dev/null http://${host}/ 2>&1`;
+      const get = (host: string) => `docker run --rm box:1 wget -q -O /dev/null http://${host}/ 2>&1`;
       await guest.read(get('allowed.example'));
       for (const host of ['denied.example', PLACES.denied]) {
         const { exit_code: code } = await all.api.exec(guest.id, get(host), { timeout: 60 });
-        assert.notEqual(code, 0, host);
+        assert.equal(code, 1, host);
       }
       const seen = await all.internet.seen();
       assert.deepEqual(
@@ -116,15 +116,15 @@ describe('Docker in a sandbox', () => {
     await copy.read('docker exec app_web_1 sh -c "echo child > /www/index.html"');
     assert.equal(await copy.port(PUBLISHED_PORT).get('/'), 'child\n');
     assert.equal(await guest.port(PUBLISHED_PORT).get('/'), PAGE);
-    await copy.read('docker exec app_asker_1 wget -q -T 20 -O /dev/null http://allowed.example/');
+    await copy.read('docker exec app_asker_1 wget -q -O /dev/null http://allowed.example/');
   });
 
   it('keeps containers over hibernation', { timeout: TIMEOUT_MS }, async () => {
     await all.clones.hibernate(guest.id);
     await all.clones.resume(guest.id);
     assert.equal(await guest.port(PUBLISHED_PORT).get('/'), PAGE);
-    await guest.read(`docker exec app_asker_1 wget -q -T 20 -O /dev/null http://web:${WEB_PORT}/`);
-    await guest.read('docker exec app_asker_1 wget -q -T 20 -O /dev/null http://allowed.example/');
+    await guest.read(`docker exec app_asker_1 wget -q -O /dev/null http://web:${WEB_PORT}/`);
+    await guest.read('docker exec app_asker_1 wget -q -O /dev/null http://allowed.example/');
     assert.equal(await guest.read('docker run --rm built:1'), 'built');
   });
 });
