@@ -10,6 +10,8 @@ import { useEgress, type Egress } from '../fixtures/egress/egress-shared.ts';
 import { PLACES } from '../fixtures/internet/zone.ts';
 
 const TIMEOUT_MS = 240_000;
+/** The image may have to be built. */
+const PREPARATION_TIMEOUT_MS = 600_000;
 const PUBLISHED_PORT = 8080;
 /** The web server's port in its container. */
 const WEB_PORT = 8000;
@@ -38,7 +40,7 @@ describe('Docker in a sandbox', () => {
       all = await egress();
       guest = resources.use(await DockerGuest.create(all.api));
     },
-    { timeout: TIMEOUT_MS },
+    { timeout: PREPARATION_TIMEOUT_MS },
   );
 
   it('runs the engine with overlay2 and control groups of version 2', { timeout: TIMEOUT_MS }, async () => {
@@ -48,6 +50,19 @@ describe('Docker in a sandbox', () => {
       await guest.read('stat -f -c %T /var/lib/docker /run/coppice/scratch'),
       'ext2/ext3\next2/ext3',
     );
+  });
+
+  it('has a directory for engines that keep layers elsewhere, on which overlays can be made', async () => {
+    const overlay = 'mount -t overlay -o lowerdir=/etc,upperdir=upper,workdir=work overlay merged';
+    const steps = [
+      'cd /run/coppice/scratch',
+      'mkdir upper work merged',
+      overlay,
+      'echo x > merged/new',
+      'umount merged',
+    ];
+    await guest.read(steps.join(' && '));
+    assert.equal(await guest.read('cat /run/coppice/scratch/upper/new'), 'x');
   });
 
   it('loads no module that nothing has asked for, and none at all that is not offered', async () => {
@@ -80,6 +95,7 @@ describe('Docker in a sandbox', () => {
     { timeout: TIMEOUT_MS },
     async () => {
       await guest.egress.putNetwork({ network: { allow: ['allowed.example'] } });
+      await all.internet.forget();
       const get = (host: string) => `docker run --rm box:1 wget -q -O /dev/null http://${host}/ 2>&1`;
       await guest.read(get('allowed.example'));
       for (const host of ['denied.example', PLACES.denied]) {
