@@ -22,6 +22,7 @@ import (
 	"coppice/agent/internal/freezer"
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/metrics"
+	"coppice/agent/internal/ondemand"
 	"coppice/agent/internal/power"
 	"coppice/agent/internal/pressure"
 	"coppice/agent/internal/process"
@@ -41,6 +42,9 @@ import (
 const memoryLimitBytes = 64 << 20
 
 func main() {
+	if isHelper := os.Getpid() != 1 && len(os.Args) > 1; isHelper {
+		os.Exit(ondemand.Main(os.Args[1:]))
+	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	// run returns only on failure. The exit of PID 1 causes a kernel panic, which the runner recognizes.
 	slog.Error("agent ended", "error", run())

@@ -57,6 +57,7 @@ const GROUPS: readonly Group[] = [
       'docs/guides/streams-and-ports.md',
       'docs/guides/fork-and-hibernate.md',
       'docs/guides/disks.md',
+      'docs/guides/docker.md',
       'docs/guides/network-and-credentials.md',
       'docs/guides/events.md',
     ],
