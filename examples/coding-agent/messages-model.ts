@@ -27,6 +27,11 @@ interface Message {
   content: string | Block[];
 }
 
+interface Answer {
+  content: Block[];
+  stop_reason: string;
+}
+
 export class MessagesModel implements Model {
   readonly #options: MessagesOptions;
   readonly #messages: Message[] = [];
@@ -65,13 +70,18 @@ export class MessagesModel implements Model {
         body: JSON.stringify(body),
         signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
       });
-      if (response.ok) return ((await response.json()) as { content: Block[] }).content;
+      if (response.ok) return readAnswer((await response.json()) as Answer);
       const problem = `the model's API answered ${response.status}: ${(await response.text()).slice(0, 500)}`;
       const isPassing = response.status === 429 || response.status >= 500;
       if (!isPassing || attempt === MAX_ATTEMPTS) throw new Error(problem);
       await sleep(1000 * 2 ** attempt, undefined, { signal });
     }
   }
+}
+
+function readAnswer({ content, stop_reason: reason }: Answer): Block[] {
+  if (reason === 'max_tokens') throw new Error(`the model wrote more than ${MAX_TOKENS} tokens in one turn`);
+  return content;
 }
 
 function toBlock({ callId, output, isError }: ToolResult): Block {

@@ -18,6 +18,8 @@ ADOPTION_TIMEOUT_S = 30.0
 INTERRUPT_TIMEOUT_S = 10.0
 # In characters, of one cell.
 MAX_TEXT = 100_000
+# In characters, of one event. What comes out of a sandbox may be anything.
+MAX_EVENT = 16 * 2**20
 
 
 class KernelError(Exception):
@@ -64,6 +66,9 @@ class Notebook:
         try:
             self._kernel.write(json.dumps({"cell": self._cells, "code": code}) + "\n")
             for event in self._events:
+                # A copy may read events of cells before the fork again.
+                if event.get("cell", self._cells) != self._cells:
+                    continue
                 if event["type"] == "done":
                     return result
                 self._add(result, event)
@@ -126,3 +131,5 @@ class Notebook:
                 continue
             *lines, rest = (rest + piece.data).split("\n")
             yield from map(json.loads, lines)
+            if len(rest) > MAX_EVENT:
+                raise KernelError("an event of the interpreter is too long")
