@@ -158,7 +158,7 @@ describe('the example', () => {
       'page: 200 Hello from a microVM',
       'page: 200 Changed in a microVM',
     ]);
-    assert.equal(await see(), 404);
+    assert.equal(await see(), 409);
     await assertNoSandbox('web-preview');
   });
 
