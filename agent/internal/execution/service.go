@@ -47,6 +47,47 @@ func New(o Options) *Service {
 
 // Exec answers POST /exec.
 func (s *Service) Exec(w http.ResponseWriter, r *http.Request) error {
+	return s.serve(w, r, func(payload []byte, settings guest.Settings) (*command, error) {
+		h, err := parseHead(payload)
+		if err != nil {
+			return nil, err
+		}
+		plan, err := s.launcher.Plan(h.place, settings, nil)
+		if err != nil {
+			return nil, err
+		}
+		started, err := plan.StartPiped(r.Context(), plan.RunInShell(h.Command), s.null, h.Stdin)
+		return &command{Piped: started, timeout: time.Duration(h.TimeoutMs) * time.Millisecond}, err
+	})
+}
+
+// ServeProgram runs a program of the agent as POST /exec runs a command. first is the beginning of its input; it must fit
+// into a pipe.
+func (s *Service) ServeProgram(w http.ResponseWriter, r *http.Request, program process.Program, first []byte) error {
+	return s.serve(w, r, func(payload []byte, settings guest.Settings) (*command, error) {
+		place, err := process.ParsePlace(payload)
+		if err != nil {
+			return nil, err
+		}
+		plan, err := s.launcher.Plan(place, settings, nil)
+		if err != nil {
+			return nil, err
+		}
+		started, err := plan.StartPiped(r.Context(), program, s.null, true)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := started.Stdin.Write(first); err != nil {
+			started.Child.KillGroup()
+			return nil, err
+		}
+		return &command{Piped: started}, nil
+	})
+}
+
+func (s *Service) serve(
+	w http.ResponseWriter, r *http.Request, start func(payload []byte, settings guest.Settings) (*command, error),
+) error {
 	settings, err := s.guest.Get()
 	if err != nil {
 		return err
@@ -56,19 +97,11 @@ func (s *Service) Exec(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h, err := parseHead(payload)
+	started, err := start(payload, settings)
 	if err != nil {
 		return err
 	}
-	plan, err := s.launcher.Plan(h.place, settings, nil)
-	if err != nil {
-		return err
-	}
-	started, err := plan.StartPiped(r.Context(), plan.RunInShell(h.Command), s.null, h.Stdin)
-	if err != nil {
-		return err
-	}
-	return s.attend(w, r, frames, &command{Piped: started, timeout: time.Duration(h.TimeoutMs) * time.Millisecond})
+	return s.attend(w, r, frames, started)
 }
 
 // command is a started command.
