@@ -26,6 +26,7 @@ const OPENS_GUEST: ReadonlySet<string> = new Set([
   'execWebSocket',
   'shellWebSocket',
   'terminalWebSocket',
+  'sshWebSocket',
   'proxyGet',
   'proxyHead',
 ]);

@@ -1,0 +1,98 @@
+import type { Command } from 'commander';
+import { action, addCommand, addGuestCommand, first } from '../calls/command-call.ts';
+import { findSandbox } from '../calls/find-sandbox.ts';
+import { write } from '../output/output.ts';
+import { relaySsh } from '../ssh/relay-ssh.ts';
+import { runSsh } from '../ssh/run-ssh.ts';
+import {
+  buildKnownHost,
+  buildSshConfig,
+  buildSshOptions,
+  DEFAULT_USER,
+  parseHost,
+  parseUser,
+  readInvocation,
+} from '../ssh/ssh-options.ts';
+
+export function addSsh(program: Command): void {
+  addConnect(program);
+  addConfig(program);
+  addProxy(program);
+  addHostKey(program);
+}
+
+function addConnect(program: Command): void {
+  const command = addCommand(program, {
+    syntax: 'ssh <sandbox>',
+    summary: 'opens an SSH session in a sandbox',
+    details:
+      'Runs the ssh of this machine, which reaches the sandbox through the API: no port is open, and the API key is the only ' +
+      'key. The exit code is that of the command, or 255 if SSH failed. For scp, sftp, rsync, git and editors see ssh-config.',
+    examples: [
+      'coppice ssh first',
+      'coppice ssh first -- make test',
+      'coppice ssh -L 3000:localhost:3000 first',
+    ],
+  });
+  addGuestCommand(command, '[command...]')
+    .option('-u, --user <user>', "name or uid (default: the image's, else root)", DEFAULT_USER)
+    .option('-L, --forward <port:host:port>', 'forwards a port of this machine to one of the sandbox')
+    .action(
+      action<{ user: string; forward?: string }>(async (call) => {
+        const { user, forward } = call.options;
+        const { id } = await findSandbox(call.connect(), first(call));
+        const options = buildSshOptions(readInvocation(call.options), { host: '%n', user: '%r' });
+        return runSsh([
+          ...options.flatMap(([name, value]) => ['-o', `${name}=${value}`]),
+          ...(forward === undefined ? [] : ['-L', forward]),
+          ...['-l', user, '--', id, ...call.operands.slice(1)],
+        ]);
+      }),
+    );
+}
+
+function addConfig(program: Command): void {
+  addCommand(program, {
+    syntax: 'ssh-config',
+    summary: 'prints the configuration with which SSH reaches sandboxes',
+    details:
+      'With it in ~/.ssh/config, "<sandbox>.coppice" is a host for ssh, scp, sftp, rsync, git and editors. It contains the path ' +
+      'of this program and no key. It needs OpenSSH 8.5 or newer.',
+    examples: ['coppice ssh-config >> ~/.ssh/config', 'scp notes.txt first.coppice:/workspace/'],
+  }).action(
+    action<object>(async (call) => {
+      const config = buildSshConfig(readInvocation(call.options));
+      return call.out.result({ config }, config.trimEnd());
+    }),
+  );
+}
+
+function addProxy(program: Command): void {
+  addCommand(program, {
+    syntax: 'ssh-proxy <sandbox>',
+    summary: 'connects standard input and output with the SSH server of a sandbox',
+    details: 'SSH runs it; see ssh-config.',
+    examples: ["ssh -o ProxyCommand='coppice ssh-proxy %n' first"],
+  })
+    .option('-u, --user <user>', "name or uid (default: the image's, else root)")
+    .action(
+      action<{ user?: string }>(async (call) => {
+        const sandbox = await findSandbox(call.connect(), parseHost(first(call)));
+        await relaySsh(await sandbox.ssh({ user: parseUser(call.options.user) }));
+      }),
+    );
+}
+
+function addHostKey(program: Command): void {
+  addCommand(program, {
+    syntax: 'ssh-host-key <sandbox>',
+    summary: "prints the sandbox's host key as a line of known_hosts",
+    details: 'SSH runs it; see ssh-config.',
+    examples: ['coppice ssh-host-key first'],
+  }).action(
+    action<object>(async (call) => {
+      const sandbox = await findSandbox(call.connect(), parseHost(first(call)));
+      await write(process.stdout, `${buildKnownHost(await sandbox.sshHostKey())}\n`);
+    }),
+  );
+}

@@ -1,0 +1,27 @@
+import { SshHost } from '@coppice/contract';
+import { answers } from '../../answers/answers.ts';
+import type { App } from '../../app.ts';
+import { SandboxParams } from '../../requests/params.ts';
+import type { HttpParts } from '../../parts.ts';
+
+export function addGetSsh(
+  app: App,
+  { sandboxes, openRequests, runner }: Pick<HttpParts, 'sandboxes' | 'openRequests' | 'runner'>,
+): void {
+  app.route({
+    method: 'GET',
+    url: '/v1/runs/:id/ssh',
+    config: { access: 'read' },
+    schema: {
+      operationId: 'getSsh',
+      summary: 'Get the host key of the SSH server of a sandbox',
+      description: 'A hibernated sandbox is resumed first: the key is in its memory.',
+      params: SandboxParams,
+      response: answers(200, SshHost, [400, 401, 404, 409, 429, 502, 503]),
+    },
+    handler: async ({ reach, organizationId, params: { id } }) => {
+      const driver = await sandboxes.getDriver(reach, id);
+      return openRequests.limit(organizationId, () => driver.use(() => runner.readSshHost(id)));
+    },
+  });
+}
