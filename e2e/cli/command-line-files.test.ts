@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { findFreePort } from '../../packages/server/src/control/testing/free-port.ts';
 import { pollUntil } from '../../packages/server/src/lib/waiting/deadline.ts';
-import { PublishedCli, type RunningCli } from '../fixtures/cli/published-cli.ts';
+import { PublishedCli, shows } from '../fixtures/cli/published-cli.ts';
 import { startPrepared } from '../fixtures/service/prepared-service.ts';
 import { API_KEY, type Service } from '../fixtures/service/service.ts';
 
@@ -45,8 +45,6 @@ describe('the command line, with files and over restarts', () => {
 
   const waitFor = (what: string, look: () => unknown): Promise<unknown> =>
     pollUntil({ step: what, timeoutMs: TIMEOUT_MS, intervalMs: 50 }, async () => (await look()) || undefined);
-  const shows = (running: RunningCli, pattern: RegExp): Promise<unknown> =>
-    waitFor(String(pattern), () => pattern.test(running.stdout));
   const local = (...path: string[]): string => join(cli.home, ...path);
   const sha256 = (bytes: Buffer | string): string => createHash('sha256').update(bytes).digest('hex');
 

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, readFileSync, statSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { pollUntil } from '../../packages/server/src/lib/waiting/deadline.ts';
-import { PublishedCli, type RunningCli } from '../fixtures/cli/published-cli.ts';
+import { PublishedCli, shows } from '../fixtures/cli/published-cli.ts';
 import { API_KEY } from '../fixtures/service/service.ts';
 import { shared } from '../fixtures/service/shared.ts';
 
@@ -28,14 +28,19 @@ describe('the command line', () => {
 
   const waitFor = (what: string, look: () => unknown): Promise<unknown> =>
     pollUntil({ step: what, timeoutMs: TIMEOUT_MS, intervalMs: 50 }, async () => (await look()) || undefined);
-  const shows = (running: RunningCli, pattern: RegExp): Promise<unknown> =>
-    waitFor(String(pattern), () => pattern.test(running.stdout));
   /** Waits until no process in the sandbox has this command line. */
   const waitForEnd = (pattern: string): Promise<unknown> =>
     waitFor(`the end of ${pattern}`, async () => {
       const { code } = await cli.run(['exec', id, '--', 'pgrep', '-f', `[${pattern[0]}]${pattern.slice(1)}`]);
       return code === 1;
     });
+
+  /** Starts a script in the sandbox, and waits until it has printed "ready". */
+  const startReady = async (script: string) => {
+    const running = cli.start('exec', id, '--', 'sh', '-c', script);
+    await shows(running, /ready/u);
+    return running;
+  };
 
   test('without a service it says what to do, in one line', async () => {
     const { code, stdout, stderr } = await cli.run([]);
@@ -118,30 +123,16 @@ describe('the command line', () => {
   });
 
   test('Ctrl-C interrupts the command, which may end in its own way', async () => {
-    const running = cli.start(
-      'exec',
-      id,
-      '--',
-      'sh',
-      '-c',
+    const running = await startReady(
       'trap "echo caught; exit 5" INT; echo ready; while :; do sleep 0.1; done',
     );
-    await shows(running, /ready/u);
     running.child.kill('SIGINT');
     const { code, stdout } = await running.result();
     assert.deepEqual([code, stdout], [5, 'ready\ncaught\n']);
   });
 
   test('a second Ctrl-C kills a command that ignores the first', async () => {
-    const running = cli.start(
-      'exec',
-      id,
-      '--',
-      'sh',
-      '-c',
-      'trap "echo ignored" INT; echo ready; while :; do sleep 0.2; done',
-    );
-    await shows(running, /ready/u);
+    const running = await startReady('trap "echo ignored" INT; echo ready; while :; do sleep 0.2; done');
     running.child.kill('SIGINT');
     await shows(running, /ignored/u);
     running.child.kill('SIGINT');
@@ -150,8 +141,7 @@ describe('the command line', () => {
   });
 
   test('it kills the command when it is terminated, or when the reader of its output leaves', async () => {
-    const running = cli.start('exec', id, '--', 'sh', '-c', 'echo ready; exec sleep 7654');
-    await shows(running, /ready/u);
+    const running = await startReady('echo ready; exec sleep 7654');
     running.child.kill('SIGTERM');
     assert.equal((await running.result()).code, 143);
     await waitForEnd('sleep 7654');
@@ -187,8 +177,13 @@ describe('the command line', () => {
   test('a shell has the size of the terminal, passes on the exit code, and restores the terminal', async () => {
     const running = cli.startOnTerminal(`stty cols 91 rows 33; coppice shell ${id}; echo code=$?; stty -a`);
     await shows(running, /[#$] $/u);
-    running.child.stdin.write('stty size; sleep 600\r');
-    await shows(running, /^33 91\r$/mu);
+    running.child.stdin.write('stty size\r');
+    await shows(running, /^33 91\r.*[#$] $/msu);
+    running.child.stdin.write('sleep 600\r');
+    await waitFor('the command in front of the terminal', async () => {
+      const { code } = await cli.run(['exec', id, '--', 'pgrep', '-x', 'sleep']);
+      return code === 0;
+    });
     running.child.stdin.write('\u0003');
     await shows(running, /\^C.*[#$] $/su);
     running.child.stdin.write('exit 9\r');

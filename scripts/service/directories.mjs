@@ -20,6 +20,7 @@ export const ASSETS_ENTRIES = [
   'kernel',
   'object-server',
   'postgres',
+  'runtimes',
   'manifest.json',
   'manifest.json.new',
   'package-registries.json',

@@ -108,6 +108,19 @@ def test_a_create_with_a_key_of_the_caller_is_left_to_the_caller(server: Loopbac
     assert not service.is_destroyed
 
 
+@pytest.mark.parametrize("program", [BLOCKING, ASYNCIO])
+def test_a_sandbox_with_a_name_that_others_may_use_is_left_to_them(server: LoopbackServer, program: str) -> None:
+    service = Service(server)
+    with start(program.replace("create({options})", 'get_or_create("ci")'), server) as process:
+        wait_until(lambda: len(service.keys) == 1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+        service.may_create.set()
+    assert "KeyboardInterrupt" in errors
+    assert len(service.keys) == 1
+    assert not service.is_destroyed
+
+
 async def test_a_cancelled_task_destroys_the_sandbox_of_its_block(server: LoopbackServer) -> None:
     service = Service(server)
     service.may_create.set()

@@ -13,6 +13,7 @@ import pytest
 
 import coppice
 from coppice._sync.commands import SandboxCommands
+from coppice._sync.events.webhooks import Webhooks
 from coppice._sync.sandboxes import Sandboxes
 from coppice._sync.snapshots import Snapshots
 
@@ -36,9 +37,17 @@ CLASSES = {
     "images": ["images.ts"],
     "registries": ["registries.ts"],
     "secrets": ["secrets.ts"],
+    "webhooks": ["webhooks/webhooks.ts"],
 }
-# They make a client of their own, for which Python has `Coppice().sandboxes`.
-ABSENT = {"Sandbox.create", "Sandbox.get", "Sandbox.restore"}
+ABSENT = {
+    # They make a client of their own, for which Python has `Coppice().sandboxes`.
+    "Sandbox.create",
+    "Sandbox.get",
+    "Sandbox.getOrCreate",
+    "Sandbox.restore",
+    # JSON.stringify calls it. Python's json has no such method; `sandbox.record` is a dataclass.
+    "Sandbox.toJSON",
+}
 METHOD = re.compile(r"^  (?:static )?(?:async )?(\w+)(?:<[^(]*>)?\(", re.MULTILINE)
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -65,6 +74,7 @@ def test_every_method_of_the_typescript_client_has_its_counterpart(name: str) ->
 # Files and interfaces of the options of the TypeScript client, with the methods that take them.
 OPTIONS: dict[tuple[str, str], Callable[..., object]] = {
     ("sandbox/lifecycle.ts", "CreateOptions"): Sandboxes.create,
+    ("sandbox/get-or-create.ts", "GetOrCreateOptions"): Sandboxes.get_or_create,
     ("sandbox/sandboxes.ts", "ListOptions"): Sandboxes.list,
     ("sandbox/snapshots.ts", "RestoreOptions"): Sandboxes.restore,
     ("sandbox/snapshots.ts", "SnapshotOptions"): coppice.Sandbox.snapshot,
@@ -85,6 +95,13 @@ OPTIONS: dict[tuple[str, str], Callable[..., object]] = {
     ("streams/terminal.ts", "TerminalOptions"): coppice.Sandbox.terminal,
     ("commands/sandbox-commands.ts", "StartCommandOptions"): SandboxCommands.start,
     ("commands/sandbox-commands.ts", "ListCommandsOptions"): SandboxCommands.list,
+    ("events/events.ts", "EventsOptions"): coppice.Coppice.events,
+    ("events/events.ts", "ListEventsOptions"): coppice.Coppice.list_events,
+    ("webhooks/webhooks.ts", "CreateWebhookOptions"): Webhooks.create,
+    ("webhooks/webhooks.ts", "WebhookOptions"): Webhooks.update,
+    ("webhooks/webhooks.ts", "RotateWebhookOptions"): Webhooks.rotate_secret,
+    ("webhooks/webhooks.ts", "ListDeliveriesOptions"): Webhooks.deliveries,
+    ("webhooks/verify-webhook.ts", "VerifyWebhookOptions"): coppice.verify_webhook,
 }
 
 

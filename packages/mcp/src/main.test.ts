@@ -23,9 +23,10 @@ import { promisify } from 'node:util';
 import { Client } from '@modelcontextprotocol/client';
 import { Client as FirstClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport as FirstTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
-import { RECORD } from './testing/sandbox-record.ts';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
+import { wireRecord } from '../../sdk/src/testing/loopback-server.ts';
 
+const RECORD = wireRecord();
 const MAIN = fileURLToPath(new URL('main.ts', import.meta.url));
 const PACKAGE = fileURLToPath(new URL('..', import.meta.url));
 const MODULES = fileURLToPath(new URL('../../../node_modules', import.meta.url));

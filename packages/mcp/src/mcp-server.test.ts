@@ -2,11 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, mock, test } from 'node:test';
 import { Client, InMemoryTransport } from '@modelcontextprotocol/client';
 import { Coppice, type FetchFunction } from '../../sdk/src/index.ts';
+import { wireRecord } from '../../sdk/src/testing/loopback-server.ts';
 import { CreatedSandboxes } from './created-sandboxes.ts';
 import { buildMcpServer } from './mcp-server.ts';
-import { RECORD } from './testing/sandbox-record.ts';
 import { exec } from './tools/exec.ts';
 
+const RECORD = wireRecord();
 const { id: ID } = RECORD;
 const ERROR_IDS = ['sandbox-1', '', '../etc', `run${'0'.repeat(80)}`];
 

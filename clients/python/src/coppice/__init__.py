@@ -14,6 +14,7 @@ from coppice._async.client import AsyncCoppice
 from coppice._async.command_reader import AsyncCommandReader
 from coppice._async.command_stream import AsyncCommandByteStream, AsyncCommandStream
 from coppice._async.commands import AsyncCommand
+from coppice._async.events.event_stream import AsyncEventStream
 from coppice._async.file_watch import AsyncFileWatch
 from coppice._async.files import AsyncSandboxFiles
 from coppice._async.forks import AsyncForkError
@@ -25,6 +26,7 @@ from coppice._async.paged_list import AsyncPagedList
 from coppice._async.sandbox import AsyncSandbox
 from coppice._core.base_url import DEFAULT_BASE_URL
 from coppice._core.builds import BuildProgress
+from coppice._core.events import LostEvents
 from coppice._core.file_events import FileChange, FileEvent, FileRename, LostFileEvents
 from coppice._core.frames import (
     CommandChunk,
@@ -41,6 +43,7 @@ from coppice._sync.client import Coppice
 from coppice._sync.command_reader import CommandReader
 from coppice._sync.command_stream import CommandByteStream, CommandStream
 from coppice._sync.commands import Command
+from coppice._sync.events.event_stream import EventStream
 from coppice._sync.file_watch import FileWatch
 from coppice._sync.files import SandboxFiles
 from coppice._sync.forks import ForkError
@@ -54,6 +57,7 @@ from coppice._sync.sandboxes import DEFAULT_IMAGE
 from coppice.audit import AuditEntry, AuditProblem, AuditVerdict, parse_audit_line, verify_audit
 from coppice.errors import CoppiceError
 from coppice.models import *  # noqa: F403
+from coppice.webhooks import WebhookHeaders, WebhookMessage, WebhookVerificationError, verify_webhook
 
 __all__ = [
     "DEFAULT_BASE_URL",
@@ -65,6 +69,7 @@ __all__ = [
     "AsyncCommandStdin",
     "AsyncCommandStream",
     "AsyncCoppice",
+    "AsyncEventStream",
     "AsyncFileWatch",
     "AsyncForkError",
     "AsyncPagedList",
@@ -89,11 +94,13 @@ __all__ = [
     "Coppice",
     "CoppiceError",
     "DroppedOutput",
+    "EventStream",
     "FileChange",
     "FileEvent",
     "FileRename",
     "FileWatch",
     "ForkError",
+    "LostEvents",
     "LostFileEvents",
     "OutputBytes",
     "OutputChunk",
@@ -105,7 +112,11 @@ __all__ = [
     "SpawnedCommand",
     "Terminal",
     "TerminalExit",
+    "WebhookHeaders",
+    "WebhookMessage",
+    "WebhookVerificationError",
     "parse_audit_line",
     "verify_audit",
+    "verify_webhook",
 ]
 __all__ += models.__all__

@@ -8,7 +8,8 @@ class CoppiceError(Exception):
 
     Codes of the service are listed in docs/reference/errors.md. The client adds `connection_refused`,
     `connection_failed`, `timeout`, `invalid_response` and `response_too_large`; for a spawned command, a shell and a
-    terminal also `no_websocket`, `reader_too_slow`, `closed` and `shell_closed`.
+    terminal also `no_websocket`, `reader_too_slow`, `closed` and `shell_closed`; for `get_or_create` also
+    `ambiguous_name`, when sandboxes of several teams have the name.
 
     Example:
         try:

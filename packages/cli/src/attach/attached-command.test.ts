@@ -30,7 +30,7 @@ test('a slow reader gets all output, and the exit code is that of the command, w
   }
 });
 
-test('what a pipe has no room for is not lost at the end', async () => {
+test('output that a pipe has no room for is not lost at the end', async () => {
   // The last piece is less than a stream takes before it asks to wait.
   const piece = { type: 'stdout', data: 'x'.repeat(60_000) };
   await using service = await LoopbackSockets.start(

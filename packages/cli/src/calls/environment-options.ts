@@ -6,7 +6,7 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 import type { Command } from 'commander';
 import { UsageError } from '../output/failure.ts';
-import { collect } from './parse-values.ts';
+import { collect, joinEntries, parsePair } from './parse-values.ts';
 
 /** The service accepts 32 KiB. */
 const MAX_FILE_BYTES = 65_536;
@@ -39,7 +39,7 @@ export function readEnvironment({
   if (env === undefined && envFrom.length === 0) return undefined;
   let variables: Record<string, string> = {};
   for (const file of envFrom) variables = readFile(file, variables);
-  return join(variables, Object.entries(env ?? {}));
+  return joinEntries(variables, Object.entries(env ?? {}));
 }
 
 /** Adds a `key=value`, or a key whose value is in the environment of this process. */
@@ -50,9 +50,9 @@ function parseVariable(
 ): Record<string, string> {
   const end = text.indexOf('=');
   if (end === 0 || text === '') throw new UsageError(`${source}: there is no name before the "="`);
-  if (end > 0) return join(before, [[text.slice(0, end), text.slice(end + 1)]]);
+  if (end > 0) return parsePair(text, before);
   const value = process.env[text];
-  if (value !== undefined) return join(before, [[text, value]]);
+  if (value !== undefined) return joinEntries(before, [[text, value]]);
   throw new UsageError(
     `${source}: a name without "=" takes the value from your environment, which has no variable of this name: export it, or give key=value`,
   );
@@ -87,12 +87,4 @@ function readBounded(path: string): string {
   }
   if (size > MAX_FILE_BYTES) throw new UsageError(`--env-from: ${path} is larger than 64 KiB`);
   return buffer.toString('utf8', 0, size);
-}
-
-/** With fromEntries a key named __proto__ stays a key. */
-function join(
-  before: Record<string, string>,
-  entries: readonly (readonly [string, string])[],
-): Record<string, string> {
-  return Object.fromEntries([...Object.entries(before), ...entries]);
 }

@@ -15,7 +15,12 @@ const NO_LIMIT_S = 86_400;
 
 /** Adds the options of a command in the guest, without its time limit. */
 export function addProcessOptions(command: Command): Command {
-  return addEnvironmentOptions(command)
+  return addDirectoryAndUser(addEnvironmentOptions(command));
+}
+
+/** Adds the directory and the user of a command in the guest. */
+export function addDirectoryAndUser(command: Command): Command {
+  return command
     .option('-w, --cwd <directory>', "working directory (default: the sandbox's)")
     .option('-u, --user <user>', "name, uid, name:group or uid:gid (default: the image's, else root)");
 }

@@ -27,7 +27,7 @@ test('a sandbox is found by its name, or by the beginning of its id; the name pr
   assert.equal(await find('run02c'), ids[2]);
 });
 
-test('what is not one sandbox is an error with the remedy', async () => {
+test('a word that names no sandbox, or several, is an error with the remedy', async () => {
   await using server = await startService();
   const find = (given: string) => findSandbox(server.client(), given);
   await assert.rejects(

@@ -35,8 +35,15 @@ export function parseSeconds(text: string): number {
 export function parsePair(text: string, before: Record<string, string> = {}): Record<string, string> {
   const end = text.indexOf('=');
   if (end <= 0) throw new InvalidArgumentError('Expected key=value.');
-  // With fromEntries a key named __proto__ stays a key.
-  return Object.fromEntries([...Object.entries(before), [text.slice(0, end), text.slice(end + 1)]]);
+  return joinEntries(before, [[text.slice(0, end), text.slice(end + 1)]]);
+}
+
+/** Returns an object with further entries. With fromEntries a key named __proto__ stays a key. */
+export function joinEntries(
+  before: Record<string, string>,
+  entries: readonly (readonly [string, string])[],
+): Record<string, string> {
+  return Object.fromEntries([...Object.entries(before), ...entries]);
 }
 
 /** Collects the values of a repeated option. */

@@ -2,12 +2,8 @@ import type { Command } from 'commander';
 import { runInTerminal } from '../attach/attached-terminal.ts';
 import { toCommandLine } from '../attach/command-line.ts';
 import { action, addCommand, addGuestCommand, first } from '../calls/command-call.ts';
+import { addDirectoryAndUser, type ExecOptions } from '../calls/exec-options.ts';
 import { findSandbox } from '../calls/find-sandbox.ts';
-
-interface ShellOptions {
-  cwd?: string;
-  user?: string;
-}
 
 export function addShell(program: Command): void {
   const command = addCommand(program, {
@@ -19,19 +15,17 @@ export function addShell(program: Command): void {
       'program; 125 means that coppice itself failed.',
     examples: ['coppice shell run0123', 'coppice shell run0123 -- htop'],
   });
-  addGuestCommand(command, '[command...]')
-    .option('-w, --cwd <directory>', "working directory (default: the sandbox's)")
-    .option('-u, --user <user>', "name, uid, name:group or uid:gid (default: the image's, else root)")
-    .action(
-      action<ShellOptions>(async (call) => {
-        const words = call.operands.slice(1);
-        const { cwd, user } = call.options;
-        const sandbox = await findSandbox(call.connect(), first(call));
-        return runInTerminal(sandbox, {
-          command: words.length === 0 ? undefined : toCommandLine(words),
-          cwd,
-          user,
-        });
-      }),
-    );
+  addGuestCommand(command, '[command...]');
+  addDirectoryAndUser(command).action(
+    action<Pick<ExecOptions, 'cwd' | 'user'>>(async (call) => {
+      const words = call.operands.slice(1);
+      const { cwd, user } = call.options;
+      const sandbox = await findSandbox(call.connect(), first(call));
+      return runInTerminal(sandbox, {
+        command: words.length === 0 ? undefined : toCommandLine(words),
+        cwd,
+        user,
+      });
+    }),
+  );
 }

@@ -91,8 +91,8 @@ function addUpdate(snapshots: Command): void {
 }
 
 function toMoment(seconds: number | undefined): Date | null | undefined {
-  if (seconds === undefined || seconds === 0) return seconds === 0 ? null : undefined;
-  return new Date(Date.now() + seconds * SECOND_MS);
+  if (seconds === undefined) return undefined;
+  return seconds === 0 ? null : new Date(Date.now() + seconds * SECOND_MS);
 }
 
 function describeSnapshot(snapshot: SnapshotInfo): Field[] {

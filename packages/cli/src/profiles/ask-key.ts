@@ -15,10 +15,11 @@ export async function askKey(prompt: string): Promise<string> {
     throw new UsageError(
       'standard input is not a terminal: pass the key with --key-stdin, as in "coppice login --key-stdin < file"',
     );
-  process.stderr.write(prompt);
+  // Before the prompt: the terminal would show a key that is pasted at once.
   stdin.setRawMode(true);
   const restore = (): void => void stdin.setRawMode(false);
   process.once('exit', restore);
+  process.stderr.write(prompt);
   try {
     return requireKey(await readLine(stdin.setEncoding('utf8')));
   } finally {

@@ -45,7 +45,7 @@ test('the file lies in XDG_CONFIG_HOME if that is absolute, else in the home dir
   assert.equal(profilePath({ XDG_CONFIG_HOME: 'xdg', HOME: '/root' }), '/root/.config/coppice/config.json');
 });
 
-test('what is written is read again, in a file and a directory for the owner alone', async () => {
+test('stored profiles are read again, from a file and a directory that only the owner can read', async () => {
   const path = join(directory, 'new', 'coppice', 'config.json');
   assert.deepEqual(readProfiles(path), { current: null, profiles: new Map() });
   const before = process.umask(0);
@@ -113,9 +113,9 @@ test('a login keeps the profiles that others stored while it waited for its key'
   using user = new CliUser();
   const login = ['login', '--url', server.url, '--key-stdin', '--profile'];
   const first = user.start(...login, 'first');
-  first.child.stdin?.write('cop_live_us_');
+  first.child.stdin.write('cop_live_us_');
   assert.equal((await user.run([...login, 'second'], KEY)).code, 0);
-  first.child.stdin?.end('first');
+  first.child.stdin.end('first');
   assert.equal((await first.result()).code, 0);
   const listed = JSON.parse((await user.run(['profiles', '--json'])).stdout) as { name: string }[];
   assert.deepEqual(

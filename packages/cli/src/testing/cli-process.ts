@@ -1,5 +1,5 @@
 /** The command line from its sources, as a process, for a service on loopback. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,23 +26,25 @@ export interface CliResult {
 
 /** A call that runs. Its output is collected. */
 export class CliProcess {
-  readonly child: ChildProcess;
+  readonly child: ChildProcessWithoutNullStreams;
   stdout = '';
   stderr = '';
+  readonly #deadlineMs: number;
   readonly #closed: Promise<unknown>;
 
-  constructor(child: ChildProcess) {
+  constructor(child: ChildProcessWithoutNullStreams, { deadlineMs = DEADLINE_MS } = {}) {
     this.child = child;
-    child.stdout?.setEncoding('utf8').on('data', (text: string) => (this.stdout += text));
-    child.stderr?.setEncoding('utf8').on('data', (text: string) => (this.stderr += text));
+    this.#deadlineMs = deadlineMs;
+    child.stdout.setEncoding('utf8').on('data', (text: string) => (this.stdout += text));
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (this.stderr += text));
     // The process may end before it has read its input.
-    child.stdin?.on('error', () => undefined);
+    child.stdin.on('error', () => undefined);
     this.#closed = once(child, 'close');
   }
 
   /** Waits for its end. After a deadline it is killed, and its code is null. */
   async result(): Promise<CliResult> {
-    const timer = setTimeout(() => this.child.kill('SIGKILL'), DEADLINE_MS);
+    const timer = setTimeout(() => this.child.kill('SIGKILL'), this.#deadlineMs);
     await this.#closed;
     clearTimeout(timer);
     return { code: this.child.exitCode, stdout: this.stdout, stderr: this.stderr };
@@ -67,7 +69,7 @@ export class CliUser implements Disposable {
 
   async run(args: readonly string[], input = ''): Promise<CliResult> {
     const running = this.start(...args);
-    running.child.stdin?.end(input);
+    running.child.stdin.end(input);
     return running.result();
   }
 
@@ -75,7 +77,7 @@ export class CliUser implements Disposable {
   async runBash(line: string): Promise<CliResult> {
     const program = `coppice() { '${process.execPath}' '${PROGRAM}' "$@"; }; ${line}`;
     const running = this.#spawn('bash', ['-c', program]);
-    running.child.stdin?.end();
+    running.child.stdin.end();
     return running.result();
   }
 

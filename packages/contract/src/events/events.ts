@@ -19,6 +19,10 @@ const End = {
 };
 const Disk = { disk: z.string().describe('Name of the disk.') };
 
+/** Why the service disables a webhook. */
+export const DISABLED_REASONS = ['failing', 'gone', 'backlog'] as const;
+export type DisabledReason = (typeof DISABLED_REASONS)[number];
+
 /** One kind of refused connection. */
 export const Refusal = z.object({
   domain: z.string().optional(),
@@ -67,13 +71,16 @@ export const EVENTS = {
     .describe('A period of running that is over.'),
   'credit.exhausted': z.object({}),
   'credit.restored': z.object({}),
-  'webhook.disabled': z.object({ webhook_id: z.string(), reason: z.enum(['failing', 'gone', 'backlog']) }),
+  'webhook.disabled': z.object({ webhook_id: z.string(), reason: z.enum(DISABLED_REASONS) }),
 } as const satisfies Record<string, z.ZodType>;
 
 export type EventType = keyof typeof EVENTS;
 export type EventData<T extends EventType> = z.infer<(typeof EVENTS)[T]>;
 
 export const EVENT_TYPES = Object.keys(EVENTS) as EventType[];
+
+/** A type in a request. */
+export const RequestedEventType = z.enum(EVENT_TYPES, { error: `must be one of ${EVENT_TYPES.join(', ')}` });
 
 /** One event, as `GET /v1/events` lists it. */
 export const EventRecord = z
@@ -111,7 +118,6 @@ export const EVENT_ID = /^\d{1,15}$/;
 const MAX_TYPES = EVENT_TYPES.length;
 const MAX_LABELS = 8;
 const MAX_LISTED = 500;
-const Type = z.enum(EVENT_TYPES, { error: `must be one of ${EVENT_TYPES.join(', ')}` });
 
 /** Query of `GET /v1/events`. `type` and `label` may be repeated: any type, all labels must match. */
 export const ListEventsQuery = z.strictObject({
@@ -125,7 +131,9 @@ export const ListEventsQuery = z.strictObject({
       'Begins after the event with this id; 0: with the oldest that is kept. Default: 0 for a page, new events for a stream.',
     ),
   limit: boundedIntText(1, MAX_LISTED, 100).describe('Events in a page at most. A stream has no limit.'),
-  type: z.union([Type.transform((one) => [one]), z.array(Type).max(MAX_TYPES)]).optional(),
+  type: z
+    .union([RequestedEventType.transform((one) => [one]), z.array(RequestedEventType).max(MAX_TYPES)])
+    .optional(),
   run_id: z.string().max(200).optional().describe('Only events of this sandbox.'),
   label: z
     .union([LabelFilter.transform((one) => [one]), z.array(LabelFilter).max(MAX_LABELS)])

@@ -1,7 +1,7 @@
 /** Wire forms of webhooks, which follow the Standard Webhooks specification. */
 import { z } from 'zod';
 import { boundedInt, boundedIntText, boundedText, Timestamp } from '../fields.ts';
-import { EVENT_TYPES } from './events.ts';
+import { DISABLED_REASONS, EVENT_TYPES, RequestedEventType } from './events.ts';
 
 const MAX_URL_BYTES = 2048;
 const MAX_DESCRIPTION_BYTES = 256;
@@ -10,12 +10,11 @@ const MAX_OVERLAP_S = 604_800;
 const DAY_S = 86_400;
 const MAX_LISTED = 500;
 
-const Type = z.enum(EVENT_TYPES, { error: `must be one of ${EVENT_TYPES.join(', ')}` });
-const Types = z
-  .array(Type, { error: 'must be an array of types of events' })
+const types = z
+  .array(RequestedEventType, { error: 'must be an array of types of events' })
   .max(EVENT_TYPES.length)
-  .transform((types) => [...new Set(types)]);
-const types = Types.describe('Types of events that are delivered; an empty array stands for all.');
+  .transform((types) => [...new Set(types)])
+  .describe('Types of events that are delivered; an empty array stands for all.');
 const url = boundedText(1, MAX_URL_BYTES).describe('https, except in networks that the operator has opened.');
 const description = boundedText(0, MAX_DESCRIPTION_BYTES);
 const enabled = z.boolean({ error: 'must be true or false' });
@@ -51,9 +50,6 @@ export const RotateWebhookRequest = z
   })
   .meta({ id: 'RotateWebhookRequest' });
 export type RotateWebhookRequest = z.infer<typeof RotateWebhookRequest>;
-
-export const DISABLED_REASONS = ['failing', 'gone', 'backlog'] as const;
-export type DisabledReason = (typeof DISABLED_REASONS)[number];
 
 export const WebhookRecord = z
   .object({

@@ -13,7 +13,7 @@ test('links between files become links between pages', () => {
     ['docs/guides/files.md', 'README.md', '/docs/guides/files'],
     ['../limits.md#images', 'docs/guides/files.md', '/docs/limits#images'],
     ['../../README.md#quick-start', 'docs/guides/files.md', '/docs/quick-start#quick-start'],
-    ['../../packages/sdk/README.md', 'docs/guides/ci.md', '/docs/guides/typescript-client'],
+    ['../../packages/sdk/README.md', 'docs/guides/ci.md', '/docs/reference/typescript-client'],
     ['docs/decisions/README.md', 'README.md', '/docs/decisions'],
     ['docs/reference/', 'ARCHITECTURE.md', '/docs/reference'],
     ['reference/openapi.json', 'docs/limits.md', '/openapi.json'],

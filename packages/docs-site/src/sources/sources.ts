@@ -39,7 +39,7 @@ const GROUPS: readonly Group[] = [
     files: [
       'README.md',
       'docs/guides/install.md',
-      'packages/sdk/README.md',
+      'docs/guides/typescript-client.md',
       'docs/guides/python.md',
       'docs/guides/command-line.md',
       'docs/guides/mcp.md',
@@ -87,7 +87,13 @@ const GROUPS: readonly Group[] = [
   {
     section: 'reference',
     title: 'Using it',
-    files: ['docs/limits.md', 'docs/behaviour.md', 'docs/reference/errors.md', 'docs/reference/audit.md'],
+    files: [
+      'packages/sdk/README.md',
+      'docs/limits.md',
+      'docs/behaviour.md',
+      'docs/reference/errors.md',
+      'docs/reference/audit.md',
+    ],
   },
   {
     section: 'reference',
@@ -145,11 +151,11 @@ const PATHS: Readonly<Record<string, string>> = {
   'ARCHITECTURE.md': 'architecture',
   'CONTRIBUTING.md': 'contributing',
   'CHANGELOG.md': 'changelog',
-  'packages/sdk/README.md': 'guides/typescript-client',
+  'packages/sdk/README.md': 'reference/typescript-client',
   'docs/decisions/README.md': 'decisions',
 };
 
-/** Lists all sources in the order of the navigation. */
+/** Lists all sources in the order of the navigation. Throws if two have the same path. */
 export function listSources(repository: string): Source[] {
   const named = GROUPS.flatMap(({ section, title, files }) =>
     files
@@ -163,7 +169,14 @@ export function listSources(repository: string): Source[] {
       .filter((file) => !known.has(file))
       .map((file) => buildSource(file, section, group)),
   );
-  return [...named, ...others];
+  const sources = [...named, ...others];
+  const files = new Map<string, string>();
+  for (const { file, path } of sources) {
+    const other = files.get(path);
+    if (other !== undefined) throw new Error(`${file} and ${other} have the same path ${path}`);
+    files.set(path, file);
+  }
+  return sources;
 }
 
 function listPages(directory: string): string[] {

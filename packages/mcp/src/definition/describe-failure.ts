@@ -46,7 +46,8 @@ const NEXT_STEPS: Readonly<Record<string, string>> = {
 /** Returns the text for a model. */
 export function describeFailure(error: unknown): string {
   if (error instanceof CoppiceError) {
-    const { code, detail, requestId } = error;
+    const { detail, requestId } = error;
+    const code = error.serviceCode ?? error.code;
     const next = NEXT_STEPS[code];
     const id = requestId === undefined ? '' : ` (request ${requestId})`;
     return [`${code}: ${endSentence(detail ?? error.message)}${id}`, next].filter(Boolean).join('\n');

@@ -49,7 +49,7 @@ test('a character at the border of two parts belongs to the second', () => {
   assert.deepEqual(second, { content: '🐎', encoding: 'utf8', length: 4 });
 });
 
-test('what is not UTF-8 is returned in base64', () => {
+test('content that is not UTF-8 is returned in base64', () => {
   for (const isEnd of [true, false])
     assert.deepEqual(encodePart({ bytes: Buffer.from([0xff, 0x00]), isEnd }), {
       content: '/wA=',

@@ -1,3 +1,4 @@
+import { decodeBase64 } from '../transport/base64.ts';
 import { readObject, readString } from '../transport/wire.ts';
 
 const PREFIX = 'whsec_';
@@ -64,7 +65,7 @@ export async function verifyWebhook(
 type HmacKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 function importSecret(secret: string): Promise<HmacKey> {
-  const bytes = secret.startsWith(PREFIX) ? decodeBase64(secret.slice(PREFIX.length)) : undefined;
+  const bytes = secret.startsWith(PREFIX) ? tryDecodeBase64(secret.slice(PREFIX.length)) : undefined;
   if (bytes === undefined || bytes.length === 0)
     throw new TypeError('secret must be the text of a webhook’s secret, whsec_…');
   return crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-256' }, false, ['verify']);
@@ -74,7 +75,7 @@ function importSecret(secret: string): Promise<HmacKey> {
 async function isSigned(key: HmacKey, signatures: string, signed: Uint8Array<ArrayBuffer>): Promise<boolean> {
   for (const one of signatures.split(' ')) {
     const [version, text] = one.split(',', 2);
-    const signature = version === VERSION && text !== undefined ? decodeBase64(text) : undefined;
+    const signature = version === VERSION && text !== undefined ? tryDecodeBase64(text) : undefined;
     if (signature !== undefined && (await crypto.subtle.verify('HMAC', key, signature, signed))) return true;
   }
   return false;
@@ -86,9 +87,9 @@ function readHeader(headers: WebhookHeaders, name: string): string {
   throw new WebhookVerificationError(`the request has no header ${name}`);
 }
 
-function decodeBase64(text: string): Uint8Array<ArrayBuffer> | undefined {
+function tryDecodeBase64(text: string): Uint8Array<ArrayBuffer> | undefined {
   try {
-    return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+    return decodeBase64(text);
   } catch {
     return undefined;
   }

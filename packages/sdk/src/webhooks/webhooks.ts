@@ -1,5 +1,5 @@
 import type { CallOptions } from '../transport/client-options.ts';
-import { CoppiceError } from '../transport/errors.ts';
+import { nullIfMissing } from '../transport/errors.ts';
 import { fetchPage, PagedList, requireLimit, toPageItems } from '../transport/paged-list.ts';
 import type { CallRequest, Transport } from '../transport/transport.ts';
 import { buildQuery, buildWireBody, encodeSegment, readArray } from '../transport/wire.ts';
@@ -96,13 +96,8 @@ export class Webhooks {
    * const webhook = await client.webhooks.get('hook0123456789abcdef0123');
    */
   async get(id: string, options: CallOptions = {}): Promise<WebhookInfo | null> {
-    try {
-      const request = { method: 'GET', path: pathOf(id), idempotent: true, signal: options.signal } as const;
-      return await this.#call(request, parseWebhook);
-    } catch (error) {
-      if (error instanceof CoppiceError && error.status === 404) return null;
-      throw error;
-    }
+    const request = { method: 'GET', path: pathOf(id), idempotent: true, signal: options.signal } as const;
+    return nullIfMissing(this.#call(request, parseWebhook));
   }
 
   /**

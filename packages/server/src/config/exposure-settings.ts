@@ -2,6 +2,7 @@
 import { BlockList, isIP } from 'node:net';
 import { isAbsolute } from 'node:path';
 import { z } from 'zod';
+import { splitList } from './comma-list.ts';
 import { ConfigError } from './config-error.ts';
 import { parseAddressRange } from '../control/http/requests/client-address.ts';
 import type { PreviewDomain } from '../control/ports/preview-origins.ts';
@@ -16,10 +17,7 @@ const PemPath = z
   .optional();
 
 const AddressRanges = z.string().transform((text, context) => {
-  const ranges = text
-    .split(',')
-    .map((item) => item.trim())
-    .filter((item) => item !== '');
+  const ranges = splitList(text);
   const wrong = ranges.find((range) => parseAddressRange(range) === undefined);
   if (wrong === undefined) return ranges;
   const message = `"${wrong}" is not an IP address or a range such as 10.0.0.0/8`;
@@ -28,10 +26,7 @@ const AddressRanges = z.string().transform((text, context) => {
 });
 
 const Origins = z.string().transform((text, context) => {
-  const origins = text
-    .split(',')
-    .map((item) => item.trim())
-    .filter((item) => item !== '');
+  const origins = splitList(text);
   const wrong = origins.find((origin) => origin !== '*' && !isOrigin(origin));
   if (wrong === undefined) return origins;
   const message = `"${wrong}" is not an origin as browsers send it, such as https://app.example.com, and not *`;

@@ -11,6 +11,7 @@ import { z } from 'zod';
 import { isInvitation } from '../control/accounts/organizations/invitation-token.ts';
 import { CPU_SETTINGS } from '../lib/cpu-setting.ts';
 import { ACCOUNT_SETTINGS } from './account-settings.ts';
+import { splitList } from './comma-list.ts';
 import { ConfigError } from './config-error.ts';
 import { CONFIGURATION_FILE, selectSettings } from './default-paths.mjs';
 import { EGRESS_SETTINGS } from './egress-settings.ts';
@@ -19,12 +20,7 @@ import { WEBHOOK_SETTINGS } from './webhook-settings.ts';
 import { ObjectStoreSetting } from './object-store-setting.ts';
 import { TRACING_SETTINGS } from './tracing-settings.ts';
 
-const flagList = z.string().transform((text) =>
-  text
-    .split(',')
-    .map((item) => item.trim())
-    .filter((item) => item !== ''),
-);
+const flagList = z.string().transform(splitList);
 
 const Mirrors = flagList.transform((items, context) => {
   const mirrors: Record<string, string> = {};

@@ -1,12 +1,10 @@
 /** Settings of webhooks. */
 import { compileReceiverAddresses } from '@coppice/contract';
 import { z } from 'zod';
+import { splitList } from './comma-list.ts';
 
 const OpenRanges = z.string().transform((text, context) => {
-  const ranges = text
-    .split(',')
-    .map((item) => item.trim())
-    .filter((item) => item !== '');
+  const ranges = splitList(text);
   try {
     compileReceiverAddresses(ranges, []);
     return ranges;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 
 from coppice._async.disks import AsyncDisks
+from coppice._async.events.event_stream import AsyncEventStream
+from coppice._async.events.webhooks import AsyncWebhooks
 from coppice._async.images import AsyncImages
 from coppice._async.paged_list import AsyncPagedList
 from coppice._async.registries import AsyncRegistries
@@ -20,11 +22,12 @@ from coppice._async.secrets import AsyncSecrets
 from coppice._async.snapshots import AsyncSnapshots
 from coppice._async.transport import AsyncTransport
 from coppice._core.call import Call
+from coppice._core.events import EVENTS_PATH, event_filter, parse_event
 from coppice._core.paths import build_query, encode_segment, format_labels, format_time, require_limit, to_page_items
 from coppice._core.records import parse_list, parse_record
 from coppice._core.settings import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_MS, resolve_settings
 from coppice.errors import CoppiceError
-from coppice.models import HistoryEntry, NetworkProfile, Statement, StatementLine, Usage
+from coppice.models import EventInfo, HistoryEntry, NetworkProfile, Statement, StatementLine, Usage
 
 _STATEMENT_PAGE_LINES = 1000
 _parse_statement = parse_record(Statement)
@@ -64,6 +67,8 @@ class AsyncCoppice(AsyncDisks):
     """Stores credentials for private image registries."""
     secrets: AsyncSecrets
     """Stores secrets under names, for the credentials of sandboxes."""
+    webhooks: AsyncWebhooks
+    """Sends events to your own servers."""
 
     def __init__(
         self,
@@ -92,6 +97,7 @@ class AsyncCoppice(AsyncDisks):
         self.images = AsyncImages(self._transport)
         self.registries = AsyncRegistries(self._transport)
         self.secrets = AsyncSecrets(self._transport)
+        self.webhooks = AsyncWebhooks(self._transport)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.base_url}>"
@@ -107,6 +113,51 @@ class AsyncCoppice(AsyncDisks):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def events(
+        self,
+        *,
+        after: int | None = None,
+        types: Sequence[str] | None = None,
+        run_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> AsyncEventStream:
+        """Follows the events of your organization as they happen, without an end: leave the loop, or close the result.
+
+        It begins after the event with the id `after`, where 0 is the oldest that is kept; by default with the next
+        event. `types`, `run_id` and `labels` choose events. It continues after lost connections, and repeats nothing.
+        Events that the service no longer keeps are reported as `LostEvents`.
+
+        Example:
+            async with client.events(types=["sandbox.failed"]) as events:
+                async for event in events:
+                    print(event)
+        """
+        return AsyncEventStream(self._transport, event_filter(types, run_id, labels), after)
+
+    def list_events(
+        self,
+        *,
+        after: int | None = None,
+        types: Sequence[str] | None = None,
+        run_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> AsyncPagedList[EventInfo]:
+        """Lists the events that the service keeps, oldest first.
+
+        The list raises `CoppiceError` with code `events_lost` when events after `after` are no longer kept.
+
+        Example:
+            async for event in client.list_events(run_id=sandbox.id):
+                print(event.timestamp, event.type)
+        """
+        require_limit(limit)
+        wanted = event_filter(types, run_id, labels)
+        query = build_query({**wanted, "after": after, "limit": to_page_items(limit)})
+        return AsyncPagedList(
+            self._transport, path=EVENTS_PATH, query=query, parse_page=parse_list(parse_event), limit=limit
+        )
 
     async def network_profiles(self) -> list[NetworkProfile]:
         """Lists the network profiles of the service, with the rules that it enforces.

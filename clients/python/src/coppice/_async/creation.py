@@ -19,6 +19,9 @@ Value = TypeVar("Value")
 
 parse_sandbox = parse_record(SandboxInfo)
 
+ENDED = ("destroyed", "failed")
+"""States that a sandbox does not leave."""
+
 # For each request that ends the sandboxes of an interrupted call.
 _CLEANUP_S = 60.0
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 
-from coppice._async.creation import call_once
+from coppice._async.creation import ENDED, call_once
 from coppice._async.forks import AsyncForkError, parse_children
 from coppice._async.runtime import shielded
 from coppice._async.state import AsyncSandboxState
@@ -21,7 +21,6 @@ from coppice.errors import CoppiceError
 from coppice.models import AuditHead, DestroyResult, SandboxInfo, SandboxTree
 
 _LOGGER = logging.getLogger("coppice")
-_ENDED = ("destroyed", "failed")
 # In characters. An entry holds a command of at most 1 MiB, which JSON escapes make longer.
 _MAX_AUDIT_LINE = 16 * 2**20
 # The service sends an empty line every 15 s while there are no entries.
@@ -172,7 +171,7 @@ class AsyncSandbox(AsyncSandboxState):
             _LOGGER.warning("sandbox %s was not destroyed: %s", self.id, failure)
 
     async def _end(self) -> None:
-        if self.status in _ENDED:
+        if self.status in ENDED:
             return
         try:
             await self.destroy()
@@ -184,7 +183,7 @@ class AsyncSandbox(AsyncSandboxState):
         """Returns true when the sandbox has ended. A 409 can also mean that another operation runs."""
         if error.status == 404:
             return True
-        return error.status == 409 and (await self.info()).status in _ENDED
+        return error.status == 409 and (await self.info()).status in ENDED
 
 
 def _parse_audit_line(line: str, label: str) -> AuditEntry:

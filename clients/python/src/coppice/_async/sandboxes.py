@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from coppice._async.creation import create_sandbox, parse_sandbox
+from coppice._async.get_or_create import get_or_create_sandbox
 from coppice._async.paged_list import AsyncPagedList
 from coppice._async.sandbox import AsyncSandbox
 from coppice._async.transport import AsyncTransport
@@ -95,6 +96,71 @@ class AsyncSandboxes:
             "disk_snapshot": disk_snapshot,
         }
         record = await create_sandbox(self._transport, "/v1/runs", body, idempotency_key)
+        return AsyncSandbox(self._transport, record, keep=keep)
+
+    async def get_or_create(
+        self,
+        name: str,
+        *,
+        team: str | None = None,
+        image: str = DEFAULT_IMAGE,
+        vcpus: int | None = None,
+        mem_mib: int | None = None,
+        disk_mib: int | None = None,
+        timeout: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        max_lifetime: int | None = None,
+        expires_at: datetime | str | None = None,
+        auto_hibernate: bool | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        network: NetworkRules | None = None,
+        network_profile: str | None = None,
+        credentials: Mapping[str, str | SecretReference] | None = None,
+        credentials_v2: Mapping[str, CredentialWithRules] | None = None,
+        disk: str | None = None,
+        fork_from_disk: str | None = None,
+        disk_snapshot: str | None = None,
+        keep: bool = False,
+    ) -> AsyncSandbox:
+        """Finds the sandbox of your team with this name, or creates it, and returns when it can run a command.
+
+        Of several concurrent calls one creates the sandbox, and all return the same one. A hibernated sandbox is
+        resumed. An existing sandbox is not changed: the other options are those of `create`, and apply only if the
+        sandbox is created.
+
+        `team` is the id or name of the team of the API key. It is needed only if the key sees sandboxes of other teams
+        with the same name: the call then raises `CoppiceError` with code `ambiguous_name`. Other errors are those of
+        `create` and `resume`.
+
+        The end of a block destroys the sandbox also if it was found; `keep=True` keeps it. An interrupted call does not
+        destroy the sandbox, because other callers may use it.
+
+        Example:
+            sandbox = await client.sandboxes.get_or_create("alice", image="python:3.12-slim", auto_hibernate=True)
+        """
+        body = {
+            "image": image,
+            "name": name,
+            "vcpus": vcpus,
+            "mem_mib": mem_mib,
+            "disk_mib": disk_mib,
+            "timeout": timeout,
+            "labels": labels,
+            "max_lifetime": max_lifetime,
+            "expires_at": format_time("expires_at", expires_at),
+            "auto_hibernate": auto_hibernate,
+            "env": env,
+            "cwd": cwd,
+            "network": network,
+            "network_profile": network_profile,
+            "credentials": credentials,
+            "credentials_v2": credentials_v2,
+            "disk": disk,
+            "fork_from_disk": fork_from_disk,
+            "disk_snapshot": disk_snapshot,
+        }
+        record = await get_or_create_sandbox(self._transport, body, team)
         return AsyncSandbox(self._transport, record, keep=keep)
 
     async def restore(

@@ -72,7 +72,28 @@ def build_late_error(label: str, response: httpx.Response, body: bytes) -> Coppi
     The service sends the status line of an exec when the command starts. If something fails later, it sends an error as
     the body and then closes the connection.
     """
-    error = parse_error_body(body)
+    return _late_error(label, response, body, parse_error_body(body))
+
+
+def parse_answer(label: str, response: httpx.Response, body: bytes, parse: Callable[[Any], Value]) -> Value:
+    """Parses a JSON answer. `parse` raises `TypeError` for a value of the wrong shape."""
+    try:
+        value = json.loads(body)
+        late = _late_error(label, response, body, read_error_fields(value))
+        if late is not None:
+            raise late
+        return parse(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CoppiceError(
+            f"HTTP {response.status_code} from {label} is not an answer of the service ({error}); is base_url right? "
+            f"{first_bytes(body)}",
+            status=response.status_code,
+            code="invalid_response",
+            request_id=response.headers.get("x-request-id"),
+        ) from error
+
+
+def _late_error(label: str, response: httpx.Response, body: bytes, error: ErrorFields) -> CoppiceError | None:
     if error.code is None:
         return None
     return CoppiceError(
@@ -82,23 +103,6 @@ def build_late_error(label: str, response: httpx.Response, body: bytes) -> Coppi
         request_id=error.request_id or response.headers.get("x-request-id"),
         detail=error.message,
     )
-
-
-def parse_answer(label: str, response: httpx.Response, body: bytes, parse: Callable[[Any], Value]) -> Value:
-    """Parses a JSON answer. `parse` raises `TypeError` for a value of the wrong shape."""
-    late = build_late_error(label, response, body)
-    if late is not None:
-        raise late
-    try:
-        return parse(json.loads(body))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise CoppiceError(
-            f"HTTP {response.status_code} from {label} is not an answer of the service ({error}); is base_url right? "
-            f"{first_bytes(body)}",
-            status=response.status_code,
-            code="invalid_response",
-            request_id=response.headers.get("x-request-id"),
-        ) from error
 
 
 def first_bytes(body: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Callable
@@ -14,7 +15,7 @@ _Reader = Callable[[Any, str], Any]
 
 def parse_record(kind: type[Record]) -> Callable[[Any], Record]:
     """Returns a function that parses a record of this class. It raises `TypeError` for a value of another shape."""
-    read = _record_reader(kind)
+    read = _reader(typing.cast(Any, kind))
     return lambda value: typing.cast(Record, read(value, kind.__name__))
 
 
@@ -42,7 +43,9 @@ def _record_reader(kind: type[Any]) -> _Reader:
     return read
 
 
+@functools.cache
 def _reader(hint: Any) -> _Reader:
+    """Returns the reader of a type. The annotations of a class are evaluated once, not in each call."""
     if hint is Any:
         return lambda value, _: value
     if isinstance(hint, types.UnionType):

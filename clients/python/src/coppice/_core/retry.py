@@ -17,7 +17,8 @@ _MAX_CAUSE_DEPTH = 10
 # The connection, the service or its runner was lost; a command that outlives its client continues.
 _LOST = frozenset({"connection_failed", "connection_refused", "timeout", "unavailable", "guest_unreachable"})
 _MAX_FAILURES = 8
-_MAX_DELAY_S = 10.0
+MAX_DELAY_S = 10.0
+"""The longest wait before an attempt to continue."""
 
 
 def retry_delay_s(error: CoppiceError, attempt: int) -> float | None:
@@ -39,17 +40,18 @@ def retry_delay_s(error: CoppiceError, attempt: int) -> float | None:
 class Persistence:
     """Counts the attempts to continue after lost connections. Progress makes the count start anew."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_failures: int = _MAX_FAILURES) -> None:
         self._failures = 0
+        self._max_failures = max_failures
 
     def note_progress(self) -> None:
         self._failures = 0
 
     def next_delay_s(self, error: CoppiceError) -> float:
         """Returns the seconds to wait before the next attempt. Raises the error if there should be none."""
-        if error.code not in _LOST or self._failures >= _MAX_FAILURES:
+        if error.code not in _LOST or self._failures >= self._max_failures:
             raise error
-        delay_s = min(_MAX_DELAY_S, _FIRST_BACKOFF_MS / 1000 * 2.0**self._failures)
+        delay_s = min(MAX_DELAY_S, _FIRST_BACKOFF_MS / 1000 * 2.0**self._failures)
         self._failures += 1
         return delay_s
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -12,10 +12,13 @@ from typing import Any
 import httpx
 
 from coppice._core.call import Call
+from coppice._core.events import EVENTS_PATH, event_filter, parse_event
 from coppice._core.paths import build_query, encode_segment, format_labels, format_time, require_limit, to_page_items
 from coppice._core.records import parse_list, parse_record
 from coppice._core.settings import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_MS, resolve_settings
 from coppice._sync.disks import Disks
+from coppice._sync.events.event_stream import EventStream
+from coppice._sync.events.webhooks import Webhooks
 from coppice._sync.images import Images
 from coppice._sync.paged_list import PagedList
 from coppice._sync.registries import Registries
@@ -25,7 +28,7 @@ from coppice._sync.secrets import Secrets
 from coppice._sync.snapshots import Snapshots
 from coppice._sync.transport import Transport
 from coppice.errors import CoppiceError
-from coppice.models import HistoryEntry, NetworkProfile, Statement, StatementLine, Usage
+from coppice.models import EventInfo, HistoryEntry, NetworkProfile, Statement, StatementLine, Usage
 
 _STATEMENT_PAGE_LINES = 1000
 _parse_statement = parse_record(Statement)
@@ -65,6 +68,8 @@ class Coppice(Disks):
     """Stores credentials for private image registries."""
     secrets: Secrets
     """Stores secrets under names, for the credentials of sandboxes."""
+    webhooks: Webhooks
+    """Sends events to your own servers."""
 
     def __init__(
         self,
@@ -93,6 +98,7 @@ class Coppice(Disks):
         self.images = Images(self._transport)
         self.registries = Registries(self._transport)
         self.secrets = Secrets(self._transport)
+        self.webhooks = Webhooks(self._transport)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.base_url}>"
@@ -108,6 +114,51 @@ class Coppice(Disks):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def events(
+        self,
+        *,
+        after: int | None = None,
+        types: Sequence[str] | None = None,
+        run_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> EventStream:
+        """Follows the events of your organization as they happen, without an end: leave the loop, or close the result.
+
+        It begins after the event with the id `after`, where 0 is the oldest that is kept; by default with the next
+        event. `types`, `run_id` and `labels` choose events. It continues after lost connections, and repeats nothing.
+        Events that the service no longer keeps are reported as `LostEvents`.
+
+        Example:
+            with client.events(types=["sandbox.failed"]) as events:
+                for event in events:
+                    print(event)
+        """
+        return EventStream(self._transport, event_filter(types, run_id, labels), after)
+
+    def list_events(
+        self,
+        *,
+        after: int | None = None,
+        types: Sequence[str] | None = None,
+        run_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> PagedList[EventInfo]:
+        """Lists the events that the service keeps, oldest first.
+
+        The list raises `CoppiceError` with code `events_lost` when events after `after` are no longer kept.
+
+        Example:
+            for event in client.list_events(run_id=sandbox.id):
+                print(event.timestamp, event.type)
+        """
+        require_limit(limit)
+        wanted = event_filter(types, run_id, labels)
+        query = build_query({**wanted, "after": after, "limit": to_page_items(limit)})
+        return PagedList(
+            self._transport, path=EVENTS_PATH, query=query, parse_page=parse_list(parse_event), limit=limit
+        )
 
     def network_profiles(self) -> list[NetworkProfile]:
         """Lists the network profiles of the service, with the rules that it enforces.

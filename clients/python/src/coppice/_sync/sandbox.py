@@ -12,7 +12,7 @@ from coppice._core.call import Call, create_call
 from coppice._core.frames import invalid_frame
 from coppice._core.paths import build_query
 from coppice._core.records import parse_record
-from coppice._sync.creation import call_once
+from coppice._sync.creation import ENDED, call_once
 from coppice._sync.forks import ForkError, parse_children
 from coppice._sync.runtime import shielded
 from coppice._sync.state import SandboxState
@@ -22,7 +22,6 @@ from coppice.errors import CoppiceError
 from coppice.models import AuditHead, DestroyResult, SandboxInfo, SandboxTree
 
 _LOGGER = logging.getLogger("coppice")
-_ENDED = ("destroyed", "failed")
 # In characters. An entry holds a command of at most 1 MiB, which JSON escapes make longer.
 _MAX_AUDIT_LINE = 16 * 2**20
 # The service sends an empty line every 15 s while there are no entries.
@@ -173,7 +172,7 @@ class Sandbox(SandboxState):
             _LOGGER.warning("sandbox %s was not destroyed: %s", self.id, failure)
 
     def _end(self) -> None:
-        if self.status in _ENDED:
+        if self.status in ENDED:
             return
         try:
             self.destroy()
@@ -185,7 +184,7 @@ class Sandbox(SandboxState):
         """Returns true when the sandbox has ended. A 409 can also mean that another operation runs."""
         if error.status == 404:
             return True
-        return error.status == 409 and self.info().status in _ENDED
+        return error.status == 409 and self.info().status in ENDED
 
 
 def _parse_audit_line(line: str, label: str) -> AuditEntry:

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import type { AuditEntry, AuditHead } from '@coppice/contract';
 import { sql } from 'kysely';
 import { MASTER_KEY_NAME } from '../secrets/master-key.ts';
@@ -109,8 +110,13 @@ test('with another master key, running sandboxes still end, without a last entry
     (await readLog(harness, id)).map(({ event }) => event),
     ['sandbox.created'],
   );
-  const told = (await harness.call('GET', '/v1/events?type=sandbox.destroyed')).body;
-  assert.deepEqual(new Set(told.map((event: { run_id: string }) => event.run_id)), new Set([id, ended]));
+  await waitFor('the events of both ends', async () => {
+    const told = (await harness.call('GET', '/v1/events?type=sandbox.destroyed')).body;
+    return isDeepStrictEqual(
+      told.map((event: { run_id: string }) => event.run_id).toSorted(),
+      [id, ended].toSorted(),
+    );
+  });
   const { id: next } = await harness.create();
   assert.equal(await verifyLog(harness, next), 1);
 });

@@ -1,6 +1,6 @@
 /** Builds the records of commands that callers receive. Pure. */
 import { isFinal, type CommandRecord, type SandboxRecord } from '@coppice/contract';
-import { toTimestamp } from '../sandbox/record/record.ts';
+import { toTimestamp } from '../time/timestamp.ts';
 import { isOpen } from './command-changes.ts';
 import type { CommandRow } from './command-tables.ts';
 

@@ -109,6 +109,8 @@ test('calls to /healthz, however many, open one connection a second', async () =
 test('a server that does not know the service’s database counts as unreachable', async () => {
   await using harness = await startHarness({}, 'own');
   const client = new pg.Client({ ...harness.connection, database: 'postgres' });
+  // The server ends it when the test fails.
+  client.on('error', () => undefined);
   await client.connect();
   // Otherwise control would connect again before the rename, which needs a database without connections.
   await client.query('ALTER DATABASE coppice ALLOW_CONNECTIONS false');

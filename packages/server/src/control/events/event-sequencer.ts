@@ -7,10 +7,10 @@
  * The lock orders the transactions that number events, also those of a control that is being replaced. So every event
  * with an id up to `last_id` is visible to each reader that sees that `last_id`, and ids have no gaps.
  */
-import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Logger } from 'pino';
+import { WakeSignal } from '../../lib/waiting/wake-signal.ts';
 import type { Database } from '../db/database.ts';
 import type { EventRow, PendingEventRow } from './event-tables.ts';
 import { mergeRefusals } from './merge-refusals.ts';
@@ -45,10 +45,9 @@ export class EventSequencer implements AsyncDisposable {
   readonly #parts: EventSequencerParts;
   readonly #stop = new AbortController();
   readonly #watchers = new Map<string, Set<() => void>>();
-  readonly #news = new EventTarget();
+  readonly #news = new WakeSignal();
   /** Sandboxes whose refusals wait, and until when, in milliseconds of the process. */
   readonly #held = new Map<string, number>();
-  #isAsked = false;
   #loop: Promise<void> = Promise.resolve();
 
   constructor(parts: EventSequencerParts) {
@@ -61,8 +60,7 @@ export class EventSequencer implements AsyncDisposable {
 
   /** Call after a transaction with events. */
   wake(): void {
-    this.#isAsked = true;
-    this.#news.dispatchEvent(new Event('asked'));
+    this.#news.wake();
   }
 
   /** Calls `listener` when an organization may have new events, until the result is disposed. */
@@ -86,7 +84,7 @@ export class EventSequencer implements AsyncDisposable {
   async #run(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      this.#isAsked = false;
+      this.#news.reset();
       try {
         if (await this.#numberSome()) continue;
       } catch (error) {
@@ -95,20 +93,11 @@ export class EventSequencer implements AsyncDisposable {
         for (const watchers of this.#watchers.values()) tell(watchers);
         await delay(POLL_MS, undefined, { signal }).catch(() => undefined);
       }
-      if (!this.#isAsked) await this.#rest();
+      await this.#news.pause(this.#restMs, signal);
     }
   }
 
-  /** Waits until events are committed, or may be. */
-  async #rest(): Promise<void> {
-    const over = new AbortController();
-    const signal = AbortSignal.any([this.#stop.signal, over.signal]);
-    const waits = [once(this.#news, 'asked', { signal }), delay(this.#restMs, undefined, { signal })];
-    await Promise.race(waits).catch(() => undefined);
-    over.abort();
-    await Promise.allSettled(waits);
-  }
-
+  /** Until held refusals may be numbered, or events whose writers did not wake the loop. */
   get #restMs(): number {
     const now = performance.now();
     return Math.max(1, Math.min(POLL_MS, ...[...this.#held.values()].map((until) => until - now)));

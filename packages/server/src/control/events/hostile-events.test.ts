@@ -5,7 +5,13 @@ import type { EventRecord } from '@coppice/contract';
 import { sql } from 'kysely';
 import { INVITATION, startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 import { AccountClient } from '../testing/requests/account-client.ts';
-import { EventsClient, isEvent, typesOf } from '../testing/requests/events-client.ts';
+import {
+  EventsClient,
+  isEvent,
+  listEvents,
+  typesOf,
+  waitForEvent,
+} from '../testing/requests/events-client.ts';
 import { skipIds } from './skip-ids.ts';
 
 let harness: ControlHarness;
@@ -14,21 +20,9 @@ before(async () => {
 });
 after(() => harness[Symbol.asyncDispose]());
 
-async function list(query = ''): Promise<EventRecord[]> {
-  const answer = await harness.call('GET', `/v1/events${query}`);
-  assert.equal(answer.status, 200, JSON.stringify(answer.body));
-  return answer.body;
-}
-
-/** Waits for the newest event of a type. */
-async function waitForType(type: string, query = ''): Promise<EventRecord> {
-  let found: EventRecord | undefined;
-  await waitFor(`the event ${type}`, async () => {
-    found = (await list(`?type=${type}${query}&limit=500`)).at(-1);
-    return found !== undefined;
-  });
-  return found!;
-}
+const list = (query?: string): Promise<EventRecord[]> => listEvents(harness, query);
+const waitForType = (type: string, query?: string): Promise<EventRecord> =>
+  waitForEvent(harness, type, query);
 
 test('refused connections are one event a second at most, and all are counted', async () => {
   const { id } = await harness.create();

@@ -6,7 +6,13 @@ import type { EventRecord } from '@coppice/contract';
 import { sql } from 'kysely';
 import { EventStore } from '../events/event-store.ts';
 import { AccountClient } from '../testing/requests/account-client.ts';
-import { EventsClient, isEvent, typesOf } from '../testing/requests/events-client.ts';
+import {
+  EventsClient,
+  isEvent,
+  listEvents,
+  typesOf,
+  waitForEvent,
+} from '../testing/requests/events-client.ts';
 import {
   INVITATION,
   prepareHarness,
@@ -24,21 +30,10 @@ before(async () => {
 });
 after(() => harness[Symbol.asyncDispose]());
 
-async function list(query = '', apiKey?: string): Promise<EventRecord[]> {
-  const answer = await harness.call('GET', `/v1/events${query}`, apiKey === undefined ? {} : { apiKey });
-  assert.equal(answer.status, 200, JSON.stringify(answer.body));
-  return answer.body;
-}
-
-/** Waits for the newest event of a type. */
-async function waitForType(type: string, query = ''): Promise<EventRecord> {
-  let found: EventRecord | undefined;
-  await waitFor(`the event ${type}`, async () => {
-    found = (await list(`?type=${type}${query}&limit=500`)).at(-1);
-    return found !== undefined;
-  });
-  return found!;
-}
+const list = (query?: string, apiKey?: string): Promise<EventRecord[]> =>
+  listEvents(harness, query, apiKey === undefined ? {} : { apiKey });
+const waitForType = (type: string, query?: string): Promise<EventRecord> =>
+  waitForEvent(harness, type, query);
 
 test('the life of a sandbox is a sequence of events with its labels', async () => {
   const { id, team_id } = await harness.create({ labels: { job: 'nightly' } });

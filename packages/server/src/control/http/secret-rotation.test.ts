@@ -43,6 +43,17 @@ const setCredentials = (id: string, credentials: object): Promise<Answer> =>
 const get = async (name: string, at = harness) => (await at.call('GET', `/v1/secrets/${name}`)).body;
 const secretOf = (id: string, at = harness) => at.runner.egress.get(id)?.grants[0]?.secret;
 
+/** The runner answers what it is sent only when `release` is called. `sent` resolves when something was sent. */
+function holdEgress(): { sent: Promise<void>; release: () => void } {
+  const sent = Promise.withResolvers<void>();
+  const held = Promise.withResolvers<void>();
+  harness.runner.onEgress = () => {
+    sent.resolve();
+    return held.promise;
+  };
+  return { sent: sent.promise, release: held.resolve };
+}
+
 /** Returns the versions in the entries `credentials.rotated`. */
 async function listRotations(id: string, at = harness): Promise<unknown[]> {
   const text = await (await at.fetch('GET', `/v1/runs/${id}/audit`)).text();
@@ -208,7 +219,7 @@ test('a value that is stored during a fork or a resume is in force soon after', 
   assert.deepEqual([secretOf(id), outdated_sandboxes], ['v3', 0], 'when the resume is answered');
 });
 
-test('what is stored after a resume whose answer was lost is in force when the sandbox runs', async () => {
+test('a value that is stored after a resume whose answer was lost is in force when the sandbox runs', async () => {
   await using other = await startHarness({ reconcileIntervalMs: 1500 });
   for (const isRepeated of [true, false]) {
     const { name, credentials } = await store('v1', other);
@@ -233,16 +244,11 @@ test('what is stored after a resume whose answer was lost is in force when the s
 test('credentials that are set while their secret changes end with its last value', async () => {
   const { name, credentials } = await store();
   const { id } = await harness.create();
-  const sent = Promise.withResolvers<void>();
-  const go = Promise.withResolvers<void>();
-  harness.runner.onEgress = () => {
-    sent.resolve();
-    return go.promise;
-  };
+  const { sent, release } = holdEgress();
   const setting = setCredentials(id, credentials);
-  await sent.promise;
+  await sent;
   assert.equal((await put(name, 'v2')).body.sandboxes, 0, 'its credentials are not stored yet');
-  go.resolve();
+  release();
   assert.equal((await setting).status, 200);
   await expectCurrent(name, id, 'v2');
 });
@@ -297,16 +303,11 @@ test('a new value or a deletion waits for credentials that are being stored, and
 test('credentials whose secret is deleted before they are stored are refused, and the old ones stay', async () => {
   const { name, credentials } = await store();
   const { id } = await harness.create({ credentials: { openai: 'own' } });
-  const sent = Promise.withResolvers<void>();
-  const go = Promise.withResolvers<void>();
-  harness.runner.onEgress = () => {
-    sent.resolve();
-    return go.promise;
-  };
+  const { sent, release } = holdEgress();
   const setting = setCredentials(id, credentials);
-  await sent.promise;
+  await sent;
   assert.equal((await harness.call('DELETE', `/v1/secrets/${name}`)).status, 204);
-  go.resolve();
+  release();
   const { status, body } = await setting;
   assert.deepEqual([status, body.error.code], [400, 'invalid_request']);
   assert.equal(body.error.message, 'credentials: a secret that they name was deleted meanwhile');

@@ -141,7 +141,8 @@ test('after the last attempt it has failed, and can be sent once more by hand', 
   assert.deepEqual([failed.attempts.length, failed.next_attempt_at], [MAX_ATTEMPTS, null]);
   isWell = true;
   const retried = await harness.call('POST', path(hook, `/deliveries/${id}/retry`));
-  assert.deepEqual([retried.status, retried.body.state], [200, 'pending']);
+  assert.equal(retried.status, 200);
+  assert.match(retried.body.state, /^(?:pending|delivered)$/u);
   const delivered = await waitForDelivery(hook, 'the success', ({ state }) => state === 'delivered');
   assert.equal(delivered.attempts.at(-1)!.attempt, MAX_ATTEMPTS + 1);
   const unknown = await harness.call('POST', path(hook, '/deliveries/msgnothing/retry'));
@@ -353,7 +354,7 @@ test('a webhook with too many deliveries that wait is disabled, and its organiza
   await remove(hook);
 });
 
-test('what was not delivered is delivered after a restart, with the same id', async () => {
+test('a delivery that is pending when control stops is sent after the restart, with the same id', async () => {
   let isWell = false;
   await using receiver = await WebhookReceiver.start((response) => {
     if (isWell) response.writeHead(200).end();

@@ -57,18 +57,12 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     key: ['organization_id', 'name'],
     bind: (row) => bindNamedSecret(row.organization_id, nth(row, 1)),
   },
-  {
+  ...['sealed_secret', 'sealed_old_secret'].map((column) => ({
     table: 'webhooks',
-    column: 'sealed_secret',
+    column,
     key: ['id'],
-    bind: (row) => bindWebhookSecret(row.organization_id, nth(row, 0)),
-  },
-  {
-    table: 'webhooks',
-    column: 'sealed_old_secret',
-    key: ['id'],
-    bind: (row) => bindWebhookSecret(row.organization_id, nth(row, 0)),
-  },
+    bind: (row: SealedRow) => bindWebhookSecret(row.organization_id, nth(row, 0)),
+  })),
   ...['sandboxes', 'snapshots'].map((table) => ({
     table,
     column: 'sealed_env',

@@ -1,4 +1,5 @@
 /** Registry credentials in SQL, with sealed passwords. */
+import { lockOrganization } from '../accounts/organizations/lock-organization.ts';
 import type { Database } from '../db/database.ts';
 import type { RegistryCredentialTable } from './registry-tables.ts';
 
@@ -14,13 +15,7 @@ export class RegistryStore {
   /** Inserts or replaces. Returns undefined and changes nothing if the organization has `limit` other registries. */
   async put(row: RegistryRow, limit: number): Promise<RegistryRow | undefined> {
     return this.#db.transaction().execute(async (transaction) => {
-      // One writer at a time for each organization, so that the count stays true. Creates are not blocked.
-      await transaction
-        .selectFrom('organizations')
-        .select('id')
-        .where('id', '=', row.organization_id)
-        .forNoKeyUpdate()
-        .execute();
+      await lockOrganization(transaction, row.organization_id);
       const { count } = await transaction
         .selectFrom('registry_credentials')
         .select((select) => select.fn.countAll<number>().as('count'))

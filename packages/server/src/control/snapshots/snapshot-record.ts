@@ -6,9 +6,9 @@ import {
   type SnapshotRecord,
 } from '@coppice/contract';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
-import { toTimestamp } from '../sandbox/record/record.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import { checkExpiry } from '../time/expiry.ts';
+import { toTimestamp } from '../time/timestamp.ts';
 import type { NewSnapshotRow, SnapshotRow } from './snapshot-tables.ts';
 
 /** Throws `invalid_request` for an expiry that has passed. */

@@ -1,4 +1,5 @@
 import type { DeliveryRecord } from '@coppice/contract';
+import { toTimestamp } from '../time/timestamp.ts';
 import type { AttemptRow, DeliveryRow } from './webhook-tables.ts';
 
 /** A delivery with its last attempts. */
@@ -24,7 +25,7 @@ export function buildDeliveryRecord({
     type,
     state,
     created_at: new Date(created_at).toISOString(),
-    next_attempt_at: next_at === null ? null : new Date(next_at).toISOString(),
+    next_attempt_at: toTimestamp(next_at),
     attempts: log.map(({ attempt, started_at, duration_ms, status, error, response }) => ({
       attempt,
       started_at: new Date(started_at).toISOString(),

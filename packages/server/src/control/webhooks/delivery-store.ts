@@ -128,22 +128,13 @@ export class DeliveryStore {
   }
 
   /** Counts the deliveries that wait, up to `limit`. */
-  async countPending(webhookId: string, limit: number): Promise<number> {
-    const { rows } = await sql<{ count: number }>`
-      SELECT count(*)::integer AS count FROM (
-        SELECT FROM webhook_deliveries WHERE webhook_id = ${webhookId} AND state = 'pending' LIMIT ${limit}
-      ) waiting`.execute(this.#db);
-    return rows[0]?.count ?? 0;
+  countPending(webhookId: string, limit: number): Promise<number> {
+    return this.#count(sql`webhook_id = ${webhookId} AND state = 'pending'`, limit);
   }
 
   /** Counts the tests that wait, up to `limit`. */
-  async countTests(webhookId: string, limit: number): Promise<number> {
-    const { rows } = await sql<{ count: number }>`
-      SELECT count(*)::integer AS count FROM (
-        SELECT FROM webhook_deliveries
-        WHERE webhook_id = ${webhookId} AND state = 'pending' AND event_id IS NULL LIMIT ${limit}
-      ) waiting`.execute(this.#db);
-    return rows[0]?.count ?? 0;
+  countTests(webhookId: string, limit: number): Promise<number> {
+    return this.#count(sql`webhook_id = ${webhookId} AND state = 'pending' AND event_id IS NULL`, limit);
   }
 
   /** Makes a delivery due now, with all its tries. Returns false if there is none. */
@@ -187,6 +178,14 @@ export class DeliveryStore {
     return this.#deleteAll(sql`
       SELECT id FROM webhook_deliveries WHERE webhook_id = ${webhookId} AND state <> 'pending'
       ORDER BY created_at DESC, id DESC OFFSET ${maxKept}`);
+  }
+
+  async #count(condition: RawBuilder<unknown>, limit: number): Promise<number> {
+    const { rows } = await sql<{ count: number }>`
+      SELECT count(*)::integer AS count FROM (
+        SELECT FROM webhook_deliveries WHERE ${condition} LIMIT ${limit}
+      ) counted`.execute(this.#db);
+    return rows[0]?.count ?? 0;
   }
 
   /** In pieces: statements have a deadline. Skips what another transaction deletes, which would wait for this one. */

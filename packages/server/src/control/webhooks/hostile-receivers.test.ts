@@ -124,7 +124,8 @@ test('a delivery that is asked for during its last attempt is sent again', async
   await waitFor('the last attempt', () => receiver.received.length === RETRY_DELAYS_MS.length + 1);
   isWell = true;
   const asked = await harness.call('POST', path(hook, `/deliveries/${id}/retry`));
-  assert.deepEqual([asked.status, asked.body.state], [200, 'pending']);
+  assert.equal(asked.status, 200);
+  assert.match(asked.body.state, /^(?:pending|delivered)$/u);
   const { attempts } = await waitForDelivery(hook, ({ state }) => state === 'delivered');
   assert.equal(attempts.length, RETRY_DELAYS_MS.length + 2);
 });

@@ -9,10 +9,10 @@
  * database does not accept outcomes, attempts stay open, so that nothing is sent again and again. A receiver that hangs
  * occupies at most its own share, and its organization's.
  */
-import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
+import { WakeSignal } from '../../lib/waiting/wake-signal.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { Database } from '../db/database.ts';
 import type { SecretBox } from '../secrets/secret-box.ts';
@@ -53,9 +53,8 @@ type Attempt = Omit<AttemptRow, 'delivery_id' | 'attempt'>;
 export class WebhookSender implements AsyncDisposable {
   readonly #parts: WebhookSenderParts;
   readonly #stop = new AbortController();
-  readonly #news = new EventTarget();
+  readonly #news = new WakeSignal();
   readonly #open = new Map<string, { delivery: DueDelivery; done: Promise<void> }>();
-  #isAsked = false;
   #loop: Promise<void> = Promise.resolve();
 
   constructor(parts: WebhookSenderParts) {
@@ -68,8 +67,7 @@ export class WebhookSender implements AsyncDisposable {
 
   /** Call when a delivery may be due. */
   wake(): void {
-    this.#isAsked = true;
-    this.#news.dispatchEvent(new Event('asked'));
+    this.#news.wake();
   }
 
   /** Breaks off the attempts in progress. */
@@ -82,24 +80,15 @@ export class WebhookSender implements AsyncDisposable {
   async #run(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      this.#isAsked = false;
+      this.#news.reset();
       let restMs = RETRY_MS;
       try {
         restMs = await this.#sendDue();
       } catch (error) {
         this.#parts.log.warn({ err: error }, 'webhooks are sent later; control tries again');
       }
-      if (!this.#isAsked) await this.#rest(restMs);
+      await this.#news.pause(restMs, signal);
     }
-  }
-
-  async #rest(ms: number): Promise<void> {
-    const over = new AbortController();
-    const signal = AbortSignal.any([this.#stop.signal, over.signal]);
-    const waits = [once(this.#news, 'asked', { signal }), delay(ms, undefined, { signal })];
-    await Promise.race(waits).catch(() => undefined);
-    over.abort();
-    await Promise.allSettled(waits);
   }
 
   /** Begins all attempts that are due and within the limits. Returns how long to wait for the next one. */

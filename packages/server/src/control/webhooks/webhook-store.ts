@@ -1,4 +1,5 @@
 /** Webhooks in SQL. */
+import { lockOrganization } from '../accounts/organizations/lock-organization.ts';
 import type { DisabledReason } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
@@ -24,13 +25,7 @@ export class WebhookStore {
   /** Returns undefined, and inserts nothing, if the organization has `limit` webhooks. */
   insert(row: NewWebhookRow, limit: number): Promise<WebhookRow | undefined> {
     return this.#db.transaction().execute(async (transaction) => {
-      // One writer at a time for each organization, so that the count stays true.
-      await transaction
-        .selectFrom('organizations')
-        .select('id')
-        .where('id', '=', row.organization_id)
-        .forNoKeyUpdate()
-        .execute();
+      await lockOrganization(transaction, row.organization_id);
       const { count } = await transaction
         .selectFrom('webhooks')
         .select(({ fn }) => fn.countAll<number>().as('count'))

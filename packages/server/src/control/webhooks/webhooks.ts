@@ -11,6 +11,7 @@ import {
 import { newId } from '../../lib/new-id.ts';
 import type { SecretBox } from '../secrets/secret-box.ts';
 import type { Clock } from '../time/clock.ts';
+import { toTimestamp } from '../time/timestamp.ts';
 import type { DeliveryFilter, DeliveryStore } from './delivery-store.ts';
 import type { Receivers } from './receivers.ts';
 import { bindWebhookSecret, generateWebhookSecret } from './webhook-secret.ts';
@@ -185,12 +186,8 @@ function buildRecord(row: WebhookRow): WebhookRecord {
     description,
     enabled,
     disabled_reason,
-    failing_since: toTime(row.failing_since),
-    old_secret_until: toTime(row.old_secret_until),
+    failing_since: toTimestamp(row.failing_since),
+    old_secret_until: toTimestamp(row.old_secret_until),
     created_at: new Date(row.created_at).toISOString(),
   };
-}
-
-function toTime(time: number | null): string | null {
-  return time === null ? null : new Date(time).toISOString();
 }

@@ -156,7 +156,7 @@ test('a request may have a link to a span of its caller', async () => {
   assert.notEqual(span?.traceId, TRACE);
 });
 
-test('work that goes on after its request, or was set apart from it, is no part of the trace', async () => {
+test('work that continues after its request, or runs untraced, is not in the trace', async () => {
   await open();
   const late = Promise.withResolvers<void>();
   const request = startRequest('request', {});

@@ -1,7 +1,7 @@
 /** Members of organizations. An organization never loses its last owner. */
 import { AppError, type MemberRecord, type Role } from '@coppice/contract';
 import type { Database } from '../../db/database.ts';
-import { noOrganization } from './access.ts';
+import { lockOrganization } from './lock-organization.ts';
 
 export class Members {
   readonly #db: Database;
@@ -81,16 +81,6 @@ export class Members {
       await change(transaction, found.role);
     });
   }
-}
-
-export async function lockOrganization(transaction: Database, organizationId: string): Promise<void> {
-  const found = await transaction
-    .selectFrom('organizations')
-    .select('id')
-    .where('id', '=', organizationId)
-    .forNoKeyUpdate()
-    .executeTakeFirst();
-  if (found === undefined) throw noOrganization();
 }
 
 async function assertOtherOwner(db: Database, organizationId: string, userId: string): Promise<void> {

@@ -10,6 +10,7 @@ import {
 import type { Selectable } from 'kysely';
 import { isActiveKey, newKeyRow } from '../../auth/api-key-store.ts';
 import type { Database } from '../../db/database.ts';
+import { toTimestamp } from '../../time/timestamp.ts';
 import type { ApiKeyTable } from '../account-tables.ts';
 import type { Owner } from './organization-store.ts';
 
@@ -141,12 +142,8 @@ function toRecord(row: Row): ApiKeyRecord {
     scope,
     team_only,
     created_at: new Date(row.created_at).toISOString(),
-    last_used_at: toTime(row.last_used_at),
-    expires_at: toTime(row.expires_at),
-    revoked_at: toTime(row.revoked_at),
+    last_used_at: toTimestamp(row.last_used_at),
+    expires_at: toTimestamp(row.expires_at),
+    revoked_at: toTimestamp(row.revoked_at),
   };
-}
-
-function toTime(time: number | null): string | null {
-  return time === null ? null : new Date(time).toISOString();
 }

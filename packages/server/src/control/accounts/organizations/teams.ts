@@ -2,7 +2,7 @@
 import { AppError, type TeamMemberRecord, type TeamRecord } from '@coppice/contract';
 import { isTaken } from '../../db/database-error.ts';
 import type { Database } from '../../db/database.ts';
-import { lockOrganization } from './members.ts';
+import { lockOrganization } from './lock-organization.ts';
 import { insertTeam } from './organization-store.ts';
 import type { Reach } from './reach.ts';
 

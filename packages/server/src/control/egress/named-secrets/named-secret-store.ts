@@ -1,4 +1,5 @@
 /** Named secrets in SQL, with sealed values. */
+import { lockOrganization } from '../../accounts/organizations/lock-organization.ts';
 import { sql, type ExpressionBuilder } from 'kysely';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
@@ -29,13 +30,7 @@ export class NamedSecretStore {
    */
   async put(row: NewSecretRow, limit: number): Promise<string | undefined> {
     return this.#db.transaction().execute(async (transaction) => {
-      // One writer at a time for each organization, so that the count stays true. Creates are not blocked.
-      await transaction
-        .selectFrom('organizations')
-        .select('id')
-        .where('id', '=', row.organization_id)
-        .forNoKeyUpdate()
-        .execute();
+      await lockOrganization(transaction, row.organization_id);
       const { count } = await transaction
         .selectFrom('named_secrets')
         .select((select) => select.fn.countAll<number>().as('count'))

@@ -30,7 +30,7 @@ test('values and depth of any JSON are counted, whatever its texts contain', () 
   );
 });
 
-test('what is not JSON ends, too', () => {
+test('the measurement of text that is not JSON ends, too', () => {
   for (const text of ['', '"', '"\\', '"\\"', ']]]', '\\"[', '{"a'.repeat(1000)]) measureJson(text);
 });
 

@@ -2,17 +2,17 @@
 import type { FastifyReply } from 'fastify';
 import type { App } from '../app.ts';
 import type { HttpParts } from '../parts.ts';
-import { endTrace } from './request-trace.ts';
+import { endTrace, findRoute } from './request-trace.ts';
 
 const SWITCHING_PROTOCOLS = 101;
 
 export function addRequestMetrics(app: App, parts: Pick<HttpParts, 'metrics'>): void {
   app.decorate('countError', (code) => parts.metrics.requests.countError(code));
   app.addHook('onRequest', async (request, reply) => {
-    const { method, routeOptions, is404 } = request;
+    const { method } = request;
     const startedAt = performance.now();
-    // Other hooks of a CORS preflight see a route `*`; a request without a route has none.
-    const route = is404 ? undefined : routeOptions.url;
+    // Other hooks of a CORS preflight see a route `*`.
+    const route = findRoute(request);
     // One listener for both: Node takes more than ten for a leak.
     reply.raw.once('close', () => {
       const status = findStatus(reply);

@@ -57,7 +57,8 @@ function startSpan(request: FastifyRequest, continuesTraces: boolean): Span | un
   });
 }
 
-function findRoute({ is404, routeOptions }: FastifyRequest): string | undefined {
+/** Returns the pattern of the route; undefined for a request without a route. */
+export function findRoute({ is404, routeOptions }: FastifyRequest): string | undefined {
   return is404 ? undefined : routeOptions.url;
 }
 

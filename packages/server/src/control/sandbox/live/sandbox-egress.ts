@@ -127,8 +127,8 @@ export class SandboxEgress {
   }
 
   /**
-   * Records new versions of named secrets that the runner has received with these grants. Never rejects: what fails is
-   * tried again later. Call only in the queue slot of an operation.
+   * Records new versions of named secrets that the runner has received with these grants. Never rejects: control
+   * repeats a failed record later. Call only in the queue slot of an operation.
    */
   async noteSent(grants: readonly OpenGrant[]): Promise<void> {
     await this.#recordVersions(grants).catch(() => this.#parts.onDoubt());

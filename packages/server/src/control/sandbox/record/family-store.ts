@@ -3,6 +3,7 @@ import { MAX_TREE_NODES, type SandboxTree, type SandboxTreeNode } from '@coppice
 import { sql, type RawBuilder } from 'kysely';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
+import { toTimestamp } from '../../time/timestamp.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
 
 type Node = Pick<SandboxRow, 'id' | 'status' | 'parent_id' | 'created_at' | 'ended_at'>;
@@ -74,6 +75,6 @@ function buildNode({ id, status, parent_id, created_at, ended_at }: Node): Sandb
     status,
     parent_id,
     created_at: new Date(created_at).toISOString(),
-    ended_at: ended_at === null ? null : new Date(ended_at).toISOString(),
+    ended_at: toTimestamp(ended_at),
   };
 }

@@ -7,6 +7,7 @@ import {
   type SandboxRecord,
 } from '@coppice/contract';
 import type { Detaching } from '../../disks/detachments.ts';
+import { toTimestamp } from '../../time/timestamp.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
 
 /** Columns that a record is built from. Without `network`, as a list could hold hundreds of thousands of rules. */
@@ -112,8 +113,4 @@ function buildDisk(
         ? null
         : { version, drained_at: new Date(recoveredAt).toISOString() },
   };
-}
-
-export function toTimestamp(unixMs: number | null): string | null {
-  return unixMs === null ? null : new Date(unixMs).toISOString();
 }

@@ -5,7 +5,7 @@ import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { AuditNote } from '../../audit/audit-chain.ts';
 import { checkExpiry } from '../../time/expiry.ts';
 import { findAgeMs } from '../../time/lifetime.ts';
-import { toTimestamp } from './record.ts';
+import { toTimestamp } from '../../time/timestamp.ts';
 import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 
 export interface ChangedSettings {

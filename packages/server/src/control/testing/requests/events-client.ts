@@ -1,10 +1,31 @@
-/** A client of `GET /v1/events` as a stream. */
+/** Clients of `GET /v1/events`: pages, and a stream. */
 import assert from 'node:assert/strict';
 import type { EventFrame, EventRecord } from '@coppice/contract';
 import { waitFor, type CallOptions, type ControlHarness } from '../control-harness.ts';
 
 export const typesOf = (events: readonly { type: string }[]): string[] => events.map(({ type }) => type);
 export const isEvent = (frame: EventFrame): frame is EventRecord => 'timestamp' in frame;
+
+export async function listEvents(
+  harness: ControlHarness,
+  query = '',
+  options: CallOptions = {},
+): Promise<EventRecord[]> {
+  const answer = await harness.call('GET', `/v1/events${query}`, options);
+  assert.equal(answer.status, 200, JSON.stringify(answer.body));
+  return answer.body;
+}
+
+/** Waits for the newest event of a type. */
+export async function waitForEvent(harness: ControlHarness, type: string, query = ''): Promise<EventRecord> {
+  let found: EventRecord | undefined;
+  await waitFor(`the event ${type}`, async () => {
+    found = (await listEvents(harness, `?type=${type}${query}&limit=500`)).at(-1);
+    return found !== undefined;
+  });
+  assert.ok(found);
+  return found;
+}
 
 /** An open stream, whose frames wait to be read. */
 export class EventsClient implements AsyncDisposable {
