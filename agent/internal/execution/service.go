@@ -61,8 +61,11 @@ func (s *Service) Exec(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
+// leaveGrace is the time that a program of the agent has to end after its client has left.
+const leaveGrace = 2 * time.Second
+
 // ServeProgram runs a program of the agent as POST /exec runs a command. first is the beginning of its input; it must fit
-// into a pipe.
+// into a pipe. When the client leaves or the host side moves, the program's input ends. Then the program has to end, too.
 func (s *Service) ServeProgram(w http.ResponseWriter, r *http.Request, program process.Program, first []byte) error {
 	return s.serve(w, r, func(payload []byte, settings guest.Settings) (*command, error) {
 		place, err := process.ParsePlace(payload)
@@ -79,9 +82,12 @@ func (s *Service) ServeProgram(w http.ResponseWriter, r *http.Request, program p
 		}
 		if _, err := started.Stdin.Write(first); err != nil {
 			started.Child.KillGroup()
+			process.CloseLogged(started.Stdin)
+			process.CloseLogged(started.Stdout)
+			process.CloseLogged(started.Stderr)
 			return nil, err
 		}
-		return &command{Piped: started}, nil
+		return &command{Piped: started, grace: leaveGrace}, nil
 	})
 }
 
@@ -108,6 +114,8 @@ func (s *Service) serve(
 type command struct {
 	*process.Piped
 	timeout time.Duration
+	// grace is set for a program of the agent, which has no purpose without its client.
+	grace time.Duration
 }
 
 // attend sends the status and serves a started process until its end.
@@ -134,10 +142,13 @@ func (s *Service) attend(w http.ResponseWriter, r *http.Request, frames *frame.R
 }
 
 // guard waits for the end of the shell. It kills the group when the time is up or the client has left. If the host side
-// has moved, the command continues without a client.
+// has moved, a command continues without a client.
 func (s *Service) guard(ctx context.Context, p *command) (timedOut bool) {
 	stopWatching := context.AfterFunc(ctx, func() {
-		if !s.hostMoved(ctx) {
+		switch {
+		case p.grace > 0:
+			process.LimitTime(p.Child, p.grace)
+		case !s.hostMoved(ctx):
 			p.Child.KillGroup()
 		}
 	})

@@ -10,7 +10,9 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,6 +110,12 @@ func (l *line) Close() error { return l.call.Input.Close() }
 
 func dial(t *testing.T, machine *agenttest.Machine, head map[string]any, known string) *ssh.Client {
 	t.Helper()
+	client, _ := dialCall(t, machine, head, known)
+	return client
+}
+
+func dialCall(t *testing.T, machine *agenttest.Machine, head map[string]any, known string) (*ssh.Client, *agenttest.Call) {
+	t.Helper()
 	near, _ := net.Pipe()
 	conn := &line{Conn: near, call: machine.Start("/ssh", head)}
 	key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(known))
@@ -119,7 +127,7 @@ func dial(t *testing.T, machine *agenttest.Machine, head map[string]any, known s
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ssh.NewClient(client, channels, requests)
+	return ssh.NewClient(client, channels, requests), conn.call
 }
 
 func output(t *testing.T, client *ssh.Client, command string) string {
@@ -183,4 +191,31 @@ func TestAnUnknownUserIsRefused(t *testing.T) {
 	if call.Answer.StatusCode != 400 || !strings.Contains(string(body), "user") {
 		t.Fatal(fmt.Sprint(call.Answer.StatusCode, " ", string(body)))
 	}
+}
+
+func TestTheServerEndsWithItsClient(t *testing.T) {
+	leave := func(_ *agenttest.Machine, call *agenttest.Call) { call.Leave() }
+	// As in a copy, where the session of the origin is gone.
+	move := func(machine *agenttest.Machine, _ *agenttest.Call) { machine.MoveHost() }
+	t.Run("client left", func(t *testing.T) { checkServerEnd(t, leave, false) })
+	t.Run("client left a server that hangs", func(t *testing.T) { checkServerEnd(t, leave, true) })
+	t.Run("host moved", func(t *testing.T) { checkServerEnd(t, move, false) })
+	t.Run("host moved from a server that hangs", func(t *testing.T) { checkServerEnd(t, move, true) })
+}
+
+func checkServerEnd(t *testing.T, lose func(*agenttest.Machine, *agenttest.Call), hangs bool) {
+	t.Helper()
+	machine, _ := newMachine(t)
+	client, call := dialCall(t, machine, map[string]any{}, readKey(t, machine))
+	server, err := strconv.Atoi(strings.TrimSpace(output(t, client, "echo $PPID")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hangs {
+		if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose(machine, call)
+	agenttest.Eventually(t, "the end of the server", func() bool { return syscall.Kill(server, 0) != nil })
 }

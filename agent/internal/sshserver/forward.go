@@ -27,20 +27,20 @@ type destination struct {
 
 // openForward connects a channel with a port of the guest's loopback. Other addresses are refused: the network policy of
 // the sandbox is for its programs, and a sandbox is no way into networks.
-func openForward(offer ssh.NewChannel) {
+func (s *server) openForward(offer ssh.NewChannel) {
 	var to destination
 	if err := ssh.Unmarshal(offer.ExtraData(), &to); err != nil || to.Port < 1 || to.Port > maxPort {
-		refuse(offer, ssh.ConnectionFailed, "the destination is malformed")
+		s.refuse(offer, ssh.ConnectionFailed, "the destination is malformed")
 		return
 	}
 	hosts := loopbackOf(to.Host)
 	if hosts == nil {
-		refuse(offer, ssh.Prohibited, "sandboxes forward only to their own loopback: use localhost as the destination")
+		s.refuse(offer, ssh.Prohibited, "sandboxes forward only to their own loopback: use localhost as the destination")
 		return
 	}
 	conn, err := dial(hosts, int(to.Port))
 	if err != nil {
-		refuse(offer, ssh.ConnectionFailed, err.Error())
+		s.refuse(offer, ssh.ConnectionFailed, err.Error())
 		return
 	}
 	channel, requests, err := offer.Accept()

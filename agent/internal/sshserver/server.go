@@ -17,6 +17,8 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -31,8 +33,13 @@ const (
 	handshakeLimit = time.Minute
 	// memoryLimitBytes makes the garbage collector work harder before a connection uses much of a small guest's memory.
 	memoryLimitBytes = 48 << 20
-	// maxChannels bounds sessions and forwarded connections of one client.
-	maxChannels = 512
+	// maxChannels bounds sessions and forwarded connections of one client. A channel buffers at most 2 MiB of input (twice
+	// that for a client that misuses the second stream), if its program does not read.
+	maxChannels = 128
+	// maxRefusals bounds channels that were not opened: the library keeps about 1 KiB for each until the connection ends.
+	maxRefusals = 10_000
+	// leaveLimit bounds the end of the sessions of a client that has left. The agent kills this process later.
+	leaveLimit = time.Second
 )
 
 // Main serves the connection on standard input and output. The seed of the host key comes first.
@@ -48,6 +55,14 @@ func Main() error {
 		return fmt.Errorf("host key: %w", err)
 	}
 	return Serve(&pipes{input, output}, ed25519.NewKeyFromSeed(seed))
+}
+
+// server has the channels of one client.
+type server struct {
+	client   ssh.Conn
+	places   chan struct{}
+	sessions sync.WaitGroup
+	refusals atomic.Int32
 }
 
 // Serve serves one client until it has left.
@@ -66,38 +81,67 @@ func Serve(line net.Conn, key ed25519.PrivateKey) error {
 	}
 	// Forwarding from the guest to the client is refused; questions whether this side is alive need any answer.
 	go ssh.DiscardRequests(requests)
-	places := make(chan struct{}, maxChannels)
+	s := &server{client: client, places: make(chan struct{}, maxChannels)}
 	for offer := range channels {
-		select {
-		case places <- struct{}{}:
-			go func() {
-				defer func() { <-places }()
-				open(offer)
-			}()
-		default:
-			refuse(offer, ssh.ResourceShortage, fmt.Sprintf("more than %d channels are open; close some", maxChannels))
-		}
+		s.admit(offer)
 	}
 	if err := client.Wait(); err != nil && !errors.Is(err, io.EOF) {
 		slog.Debug("connection ended", "error", err)
 	}
+	s.awaitSessions()
 	return nil
 }
 
-func open(offer ssh.NewChannel) {
-	switch offer.ChannelType() {
-	case "session":
-		openSession(offer)
-	case "direct-tcpip":
-		openForward(offer)
+func (s *server) admit(offer ssh.NewChannel) {
+	select {
+	case s.places <- struct{}{}:
 	default:
-		refuse(offer, ssh.UnknownChannelType, "sandboxes do not support "+offer.ChannelType())
+		s.refuse(offer, ssh.ResourceShortage, fmt.Sprintf("more than %d channels are open; close some", maxChannels))
+		return
+	}
+	s.sessions.Add(1)
+	go func() {
+		defer func() { <-s.places }()
+		s.open(offer)
+	}()
+}
+
+func (s *server) open(offer ssh.NewChannel) {
+	kind := offer.ChannelType()
+	if kind == "session" {
+		defer s.sessions.Done()
+		openSession(offer)
+		return
+	}
+	// Forwarded connections end with this process.
+	s.sessions.Done()
+	if kind == "direct-tcpip" {
+		s.openForward(offer)
+		return
+	}
+	s.refuse(offer, ssh.UnknownChannelType, "sandboxes do not support "+kind)
+}
+
+func (s *server) refuse(offer ssh.NewChannel, reason ssh.RejectionReason, message string) {
+	if err := offer.Reject(reason, message); err != nil {
+		slog.Debug("client left before a refusal", "error", err)
+	}
+	if s.refusals.Add(1) == maxRefusals {
+		slog.Warn("connection ended: too many channels were refused", "limit", maxRefusals)
+		_ = s.client.Close()
 	}
 }
 
-func refuse(offer ssh.NewChannel, reason ssh.RejectionReason, message string) {
-	if err := offer.Reject(reason, message); err != nil {
-		slog.Debug("client left before a refusal", "error", err)
+// awaitSessions lets sessions hang up their programs.
+func (s *server) awaitSessions() {
+	ended := make(chan struct{})
+	go func() {
+		s.sessions.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(leaveLimit):
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,12 +232,21 @@ func TestWhatASandboxMustNotGetIsRefused(t *testing.T) {
 	}
 }
 
-func TestAProgramOnATerminalIsHungUpWhenItsClientLeaves(t *testing.T) {
+func TestAProgramIsHungUpWhenItsClientLeaves(t *testing.T) {
+	for name, hasTerminal := range map[string]bool{"on a terminal": true, "on pipes": false} {
+		t.Run(name, func(t *testing.T) { checkHangUp(t, hasTerminal) })
+	}
+}
+
+func checkHangUp(t *testing.T, hasTerminal bool) {
+	t.Helper()
 	path := t.TempDir() + "/hung-up"
 	client := connect(t)
 	session := newSession(t, client)
-	if err := session.RequestPty("xterm", 24, 80, ssh.TerminalModes{}); err != nil {
-		t.Fatal(err)
+	if hasTerminal {
+		if err := session.RequestPty("xterm", 24, 80, ssh.TerminalModes{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	output, err := session.StdoutPipe()
 	if err != nil {
@@ -256,5 +266,87 @@ func TestAProgramOnATerminalIsHungUpWhenItsClientLeaves(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the program was not hung up")
 		}
+	}
+}
+
+func TestWhatACommandLeftBehindIsNotHungUp(t *testing.T) {
+	path := t.TempDir() + "/kept"
+	client := connect(t)
+	if out, err := newSession(t, client).Output("(sleep 1; echo yes > " + path + ") >/dev/null 2>&1 & echo left"); err != nil {
+		t.Fatal(err, string(out))
+	}
+	_ = client.Close()
+	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
+		if text, err := os.ReadFile(path); err == nil && string(text) == "yes\n" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the job in the background was ended")
+		}
+	}
+}
+
+func TestChannelsAreLimited(t *testing.T) {
+	client := connect(t)
+	for range maxChannels {
+		newSession(t, client)
+	}
+	_, err := client.NewSession()
+	var refused *ssh.OpenChannelError
+	if !errors.As(err, &refused) || refused.Reason != ssh.ResourceShortage {
+		t.Fatal(err)
+	}
+}
+
+func TestRefusedChannelsAreLimited(t *testing.T) {
+	client := connect(t)
+	refusals := 0
+	for {
+		_, _, err := client.OpenChannel("x11", nil)
+		var refused *ssh.OpenChannelError
+		if !errors.As(err, &refused) {
+			break
+		}
+		// A few more are refused while the connection is closed.
+		if refusals++; refusals > maxRefusals+100 {
+			t.Fatal("the connection continues")
+		}
+	}
+	if refusals < maxRefusals-1 {
+		t.Fatal("the connection ended after", refusals)
+	}
+}
+
+func TestAProgramThatDoesNotReadStopsItsClientOnly(t *testing.T) {
+	client := connect(t)
+	stuck := newSession(t, client)
+	input, err := stuck.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stuck.Start("exec sleep 100"); err != nil {
+		t.Fatal(err)
+	}
+	var sent atomic.Int64
+	go func() {
+		for chunk := make([]byte, 32<<10); ; {
+			n, err := input.Write(chunk)
+			sent.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}()
+	before := int64(-1)
+	for end := time.Now().Add(limit); before != sent.Load(); time.Sleep(500 * time.Millisecond) {
+		if before = sent.Load(); time.Now().After(end) {
+			t.Fatal("the client is not stopped after", before)
+		}
+	}
+	if total := sent.Load(); total > 4<<20 {
+		t.Fatal("buffered", total)
+	}
+	if out, err := newSession(t, client).Output("echo other"); err != nil || string(out) != "other\n" {
+		t.Fatal(err, string(out))
 	}
 }

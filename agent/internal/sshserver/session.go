@@ -60,11 +60,24 @@ func openSession(offer ssh.NewChannel) {
 	s.leave()
 }
 
-// leave does what the kernel does when a line drops: programs on a terminal are hung up. Others see closed pipes.
+// leave does what the kernel does when a line drops: the program is hung up, with or without a terminal. It does so before
+// it writes to the client, which may be gone.
 func (s *session) leave() {
-	_ = s.channel.Close()
+	s.hangUp()
 	if s.terminal != nil {
 		s.terminal.close()
+	}
+	_ = s.channel.Close()
+}
+
+func (s *session) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return
+	}
+	if err := unix.Kill(-s.process.Pid, unix.SIGHUP); err != nil {
+		slog.Debug("program ended before it was hung up", "error", err)
 	}
 }
 
@@ -175,13 +188,14 @@ func findShell() string {
 
 func (s *session) beginPiped(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Stdout, cmd.Stderr = s.channel, s.channel.Stderr()
-	input, err := cmd.StdinPipe()
-	if err != nil {
+	input, inputErr := cmd.StdinPipe()
+	output, outputErr := cmd.StdoutPipe()
+	failures, failuresErr := cmd.StderrPipe()
+	if err := errors.Join(inputErr, outputErr, failuresErr); err != nil {
 		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return errors.Join(err, input.Close())
+		return err
 	}
 	s.setProcess(cmd.Process)
 	go func() {
@@ -189,12 +203,25 @@ func (s *session) beginPiped(cmd *exec.Cmd) error {
 		_, _ = io.Copy(input, s.channel)
 		_ = input.Close()
 	}()
+	var outputs sync.WaitGroup
+	outputs.Add(2)
+	go pass(&outputs, s.channel, output)
+	go pass(&outputs, s.channel.Stderr(), failures)
 	go func() {
-		err := cmd.Wait()
+		state, err := cmd.Process.Wait()
+		// Programs that it left behind may write for long. Its number may belong to another program meanwhile.
 		s.setProcess(nil)
-		s.end(cmd.ProcessState, err)
+		outputs.Wait()
+		s.end(state, err)
 	}()
 	return nil
+}
+
+// pass copies output until no program has it open, or the client has left.
+func pass(outputs *sync.WaitGroup, client io.Writer, output io.ReadCloser) {
+	defer outputs.Done()
+	_, _ = io.Copy(client, output)
+	_ = output.Close()
 }
 
 func (s *session) beginOnTerminal(cmd *exec.Cmd) error {
