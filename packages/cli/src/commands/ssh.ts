@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { action, addCommand, addGuestCommand, first } from '../calls/command-call.ts';
+import { collect } from '../calls/parse-values.ts';
 import { findSandbox } from '../calls/find-sandbox.ts';
 import { write } from '../output/output.ts';
 import { relaySsh } from '../ssh/relay-ssh.ts';
@@ -27,24 +28,32 @@ function addConnect(program: Command): void {
     summary: 'opens an SSH session in a sandbox',
     details:
       'Runs the ssh of this machine, which reaches the sandbox through the API: no port is open, and the API key is the only ' +
-      'key. The exit code is that of the command, or 255 if SSH failed. For scp, sftp, rsync, git and editors see ssh-config.',
+      'key. The exit code is that of the command; 255 if SSH or its connection failed; 125 if coppice could not start it, for ' +
+      'example because there is no such sandbox. For scp, sftp, rsync, git and editors see ssh-config.',
     examples: [
       'coppice ssh first',
       'coppice ssh first -- make test',
+      'coppice ssh -t first -- top',
       'coppice ssh -L 3000:localhost:3000 first',
     ],
   });
   addGuestCommand(command, '[command...]')
     .option('-u, --user <user>', "name or uid (default: the image's, else root)", DEFAULT_USER)
-    .option('-L, --forward <port:host:port>', 'forwards a port of this machine to one of the sandbox')
+    .option('-t, --tty', 'gives the command a terminal')
+    .option(
+      '-L, --forward <port:host:port>',
+      'forwards a port of this machine to one of the sandbox; may be repeated',
+      collect,
+    )
     .action(
-      action<{ user: string; forward?: string }>(async (call) => {
-        const { user, forward } = call.options;
+      action<{ user: string; tty?: true; forward?: string[] }>(async (call) => {
+        const { user, tty, forward = [] } = call.options;
         const { id } = await findSandbox(call.connect(), first(call));
         const options = buildSshOptions(readInvocation(call.options), { host: '%n', user: '%r' });
         return runSsh([
           ...options.flatMap(([name, value]) => ['-o', `${name}=${value}`]),
-          ...(forward === undefined ? [] : ['-L', forward]),
+          ...(tty === undefined ? [] : ['-t']),
+          ...forward.flatMap((one) => ['-L', one]),
           ...['-l', user, '--', id, ...call.operands.slice(1)],
         ]);
       }),
@@ -56,9 +65,9 @@ function addConfig(program: Command): void {
     syntax: 'ssh-config',
     summary: 'prints the configuration with which SSH reaches sandboxes',
     details:
-      'With it in ~/.ssh/config, "<sandbox>.coppice" is a host for ssh, scp, sftp, rsync, git and editors. It contains the path ' +
-      'of this program and no key. It needs OpenSSH 8.5 or newer.',
-    examples: ['coppice ssh-config >> ~/.ssh/config', 'scp notes.txt first.coppice:/workspace/'],
+      'With it, "<sandbox>.coppice" is a host for ssh, scp, sftp, rsync, git and editors. Put the line "Include coppice.conf" at ' +
+      'the top of ~/.ssh/config. The configuration contains the path of this program and no key. It needs OpenSSH 8.5 or newer.',
+    examples: ['coppice ssh-config > ~/.ssh/coppice.conf', 'scp notes.txt first.coppice:/workspace/'],
   }).action(
     action<object>(async (call) => {
       const config = buildSshConfig(readInvocation(call.options));

@@ -80,6 +80,16 @@ test('the key of the API is needed, and not in the URL', async () => {
   await assert.rejects(open('', { key: null }).closed, /401/u);
 });
 
+test('a sandbox whose agent is older says so, before and after the upgrade', async () => {
+  const error = { code: 'agent_outdated', message: 'create a new sandbox' };
+  answerKey(409, { error });
+  const { status, body } = await harness.call('GET', `/v1/runs/${id}/ssh`);
+  assert.deepEqual([status, body.error.code], [409, 'agent_outdated']);
+  const client = open();
+  assert.equal((await client.closed).code, 1008);
+  assert.match(JSON.stringify(client.received), /"agent_outdated".*create a new sandbox/u);
+});
+
 test('the host key is passed on', async () => {
   answerKey(200, { host_key: KEY });
   const { status, body } = await harness.call('GET', `/v1/runs/${id}/ssh`);

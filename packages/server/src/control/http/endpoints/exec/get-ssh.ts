@@ -11,7 +11,8 @@ export function addGetSsh(
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/ssh',
-    config: { access: 'read' },
+    // It is of use only to those who may connect, and it resumes a hibernated sandbox.
+    config: { access: 'full' },
     schema: {
       operationId: 'getSsh',
       summary: 'Get the host key of the SSH server of a sandbox',
