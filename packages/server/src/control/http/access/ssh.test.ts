@@ -1,10 +1,10 @@
 /** SSH: control carries bytes that it cannot read, between an authenticated client and a server that may be hostile. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { FRAME } from '../../lib/protocol/frames.ts';
-import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import type { FakeProcess } from '../testing/fakes/fake-runner.ts';
-import { SocketClient } from '../testing/requests/socket-client.ts';
+import { FRAME } from '../../../lib/protocol/frames.ts';
+import { startHarness, waitFor, type ControlHarness } from '../../testing/control-harness.ts';
+import type { FakeProcess } from '../../testing/fakes/fake-runner.ts';
+import { SocketClient } from '../../testing/requests/socket-client.ts';
 
 const KEY = `ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI${'b'.repeat(43)}`;
 const EXIT = '{"exit_code":0,"timed_out":false}';
