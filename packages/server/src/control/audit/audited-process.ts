@@ -51,7 +51,7 @@ export function terminalNotes(command: string | undefined): ProcessNotes {
   };
 }
 
-/** Entries of an SSH connection. What it carries is encrypted up to the guest, and not recorded. */
+/** Entries of an SSH connection. Its content is encrypted up to the guest, and not recorded. */
 export function sshNotes(user: string | undefined): ProcessNotes {
   return {
     opening: { event: 'ssh.opened', data: user === undefined ? {} : { user } },
