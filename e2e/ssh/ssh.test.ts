@@ -61,6 +61,8 @@ describe('SSH', () => {
     const { cli } = person;
     const done = await cli.run(['ssh', id.slice(0, 12), '--', 'cat; exit 9'], 'typed\n');
     assert.deepEqual([done.code, done.stdout], [9, 'typed\n'], done.stderr);
+    const words = await cli.run(['ssh', id, '--', 'sh', '-c', 'echo "$1|$2"', 'sh', 'a  b', "it's"]);
+    assert.equal(words.stdout, "a  b|it's\n", words.stderr);
     const absent = await cli.run(['ssh', 'no-such-sandbox', '--', 'true']);
     assert.equal(absent.code, 125);
     assert.match(absent.stderr, /^coppice: .*no-such-sandbox/u);

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { toCommandLine } from '../attach/command-line.ts';
 import { action, addCommand, addGuestCommand, first } from '../calls/command-call.ts';
 import { collect } from '../calls/parse-values.ts';
 import { findSandbox } from '../calls/find-sandbox.ts';
@@ -48,13 +49,18 @@ function addConnect(program: Command): void {
     .action(
       action<{ user: string; tty?: true; forward?: string[] }>(async (call) => {
         const { user, tty, forward = [] } = call.options;
+        const words = call.operands.slice(1);
         const { id } = await findSandbox(call.connect(), first(call));
         const options = buildSshOptions(readInvocation(call.options), { host: '%n', user: '%r' });
         return runSsh([
           ...options.flatMap(([name, value]) => ['-o', `${name}=${value}`]),
           ...(tty === undefined ? [] : ['-t']),
           ...forward.flatMap((one) => ['-L', one]),
-          ...['-l', user, '--', id, ...call.operands.slice(1)],
+          '-l',
+          user,
+          '--',
+          id,
+          ...(words.length === 0 ? [] : [toCommandLine(words)]),
         ]);
       }),
     );

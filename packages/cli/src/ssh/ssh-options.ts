@@ -13,7 +13,7 @@ import { quote } from '../attach/command-line.ts';
 /** SSH insists on a user name. This one means the USER of the image, any other a user in the sandbox. */
 export const DEFAULT_USER = 'default';
 /** Ends the names by which SSH calls sandboxes, so that they are not mixed up with other hosts. */
-export const HOST_SUFFIX = '.coppice';
+const HOST_SUFFIX = '.coppice';
 
 /** How this program is called again: SSH runs it without the shell's PATH. */
 export interface Invocation {
