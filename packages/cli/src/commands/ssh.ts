@@ -77,7 +77,7 @@ function addConfig(program: Command): void {
   }).action(
     action<object>(async (call) => {
       const config = buildSshConfig(readInvocation(call.options));
-      return call.out.result({ config }, config.trimEnd());
+      await (call.out.isJson ? call.out.json({ config }) : write(process.stdout, config));
     }),
   );
 }

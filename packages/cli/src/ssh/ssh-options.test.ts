@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { CliUser } from '../testing/cli-process.ts';
 import { buildKnownHost, buildSshConfig, buildSshOptions, parseHost, parseUser } from './ssh-options.ts';
 
 const KEY = `ssh-ed25519 ${'A'.repeat(68)}`;
@@ -27,6 +28,19 @@ test('OpenSSH accepts the configuration, with spaces and percent signs in the pa
   } finally {
     rmSync(directory, { recursive: true });
   }
+});
+
+test('ssh-config prints a configuration that OpenSSH accepts', async () => {
+  using user = new CliUser();
+  const { code, stdout, stderr } = await user.run(['ssh-config', '--profile', 'work']);
+  assert.equal(code, 0, stderr);
+  const file = join(user.home, 'config');
+  writeFileSync(file, stdout);
+  const shown = execFileSync('ssh', ['-F', file, '-G', 'first.coppice'], { encoding: 'utf8' });
+  assert.match(shown, /^proxycommand .* --profile work ssh-proxy --user %r -- %n$/mu);
+  assert.match(shown, /^stricthostkeychecking true$/mu);
+  const json = JSON.parse((await user.run(['ssh-config', '--json', '--profile', 'work'])).stdout) as object;
+  assert.deepEqual(json, { config: stdout });
 });
 
 test('a path that SSH cannot express is refused with the remedy', () => {
