@@ -16,6 +16,8 @@ const TIMEOUT_MS = 60_000;
 const GUEST_PORT = 9100;
 const MAX_GROWTH_MIB = 64;
 const MIB = 1 << 20;
+/** What the program writes at once. */
+const CHUNK = 65_536;
 
 describe('SSH', () => {
   let shared: Awaited<ReturnType<typeof openShared>>;
@@ -24,7 +26,8 @@ describe('SSH', () => {
   let host = '';
   before(async () => {
     shared = await openShared();
-    ({ id } = await shared.api.create({ image: BASE_IMAGE, mem_mib: 512, timeout: 0 }));
+    const body = { image: BASE_IMAGE, mem_mib: 512, timeout: 3600, auto_hibernate: true };
+    ({ id } = await shared.api.create(body));
     host = `${id}.coppice`;
     person = new SshUser();
     await person.login(shared.service.address);
@@ -70,7 +73,7 @@ describe('SSH', () => {
 
   test('a terminal has the size of the window, is resized, and passes Ctrl-C to its program', async () => {
     const guest = `trap "stty size" WINCH; trap "echo interrupted; exit 5" INT; stty size; echo $TERM; while :; do sleep 0.1; done`;
-    const resize = '(until [ -e go ]; do sleep 0.1; done; stty rows 50 cols 132) &';
+    const resize = '(until [ -e go ]; do sleep 0.1; done; stty rows 50 cols 132 </dev/tty) &';
     const line = `stty rows 33 cols 91; ${resize} ssh -tt ${host} '${guest}'; echo code=$?; stty -a`;
     const running = person.startOnTerminal(line);
     await shows(running, /33 91\r\nxterm\r\n/u);
@@ -126,12 +129,11 @@ describe('SSH', () => {
 
   test('a client that does not read stops the program, and costs the service little memory', async () => {
     const memory = new RoleMemory(shared.service);
-    const line = `ssh ${host} 'exec dd if=/dev/zero bs=64k' | (until [ -e read ]; do sleep 0.1; done; head -c ${50 * MIB} | sha256sum)`;
+    const write = `while head -c ${CHUNK} /dev/zero; do echo >> /tmp/sent; done`;
+    const line = `ssh ${host} '${write}' | (until [ -e read ]; do sleep 0.1; done; head -c ${50 * MIB} | sha256sum)`;
     const running = person.startOnTerminal(line);
-    const written = async (): Promise<number> => {
-      const { stdout } = await shared.api.exec(id, 'cat /proc/$(pgrep -x dd)/io');
-      return Number(/^wchar: (\d+)$/mu.exec(stdout)?.[1] ?? 0);
-    };
+    const written = async (): Promise<number> =>
+      Number((await shared.api.exec(id, 'cat /tmp/sent 2>/dev/null | wc -l')).stdout) * CHUNK;
     let last = -1;
     await pollUntil({ step: 'a program that waits', timeoutMs: TIMEOUT_MS, intervalMs: 2000 }, async () => {
       const now = await written();
@@ -147,7 +149,7 @@ describe('SSH', () => {
       .update(Buffer.alloc(50 * MIB))
       .digest('hex');
     assert.ok((await running.result()).stdout.includes(zeros));
-    await waitForEnd('dd if=/dev/zero');
+    await waitForEnd(`head -c ${CHUNK}`);
   });
 
   test('another host key and a wrong API key are refused', async () => {
@@ -168,7 +170,7 @@ describe('SSH', () => {
     const running = await startReady('cat; sleep 0.1');
     const answer = await shared.api.call('POST', `/v1/runs/${id}/fork`, { body: { count: 1 } });
     assert.ok(answer.status < 300, answer.text);
-    const child = (JSON.parse(answer.text) as { children: { id: string }[] }).children[0]?.id ?? '';
+    const child = (JSON.parse(answer.text) as { id: string }[])[0]?.id ?? '';
     running.child.stdin.write('after the fork\n');
     await shows(running, /after the fork/u);
     await waitForEnd('coppice-ssh', child);

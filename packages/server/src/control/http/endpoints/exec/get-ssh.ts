@@ -16,7 +16,9 @@ export function addGetSsh(
     schema: {
       operationId: 'getSsh',
       summary: 'Get the host key of the SSH server of a sandbox',
-      description: 'A hibernated sandbox is resumed first: the key is in its memory.',
+      description:
+        'The key is in the memory of the sandbox: one that is hibernated is resumed first if it has `auto_hibernate`, and else ' +
+        'refused.',
       params: SandboxParams,
       response: answers(200, SshHost, [400, 401, 404, 409, 429, 502, 503]),
     },
