@@ -3,13 +3,18 @@ import { once } from 'node:events';
 import { constants } from 'node:os';
 import { EXIT, Failure } from '../output/failure.ts';
 
+/** Signals by which this process is ended alone. Without it, ssh would continue. */
+const PASSED_ON = ['SIGTERM', 'SIGHUP'] as const;
+
 /** Runs the user's own ssh on this terminal, and returns its exit code: that of the command, or 255 if SSH failed. */
 export async function runSsh(args: readonly string[]): Promise<number> {
+  const child = spawn('ssh', args, { stdio: 'inherit' });
   // Ctrl-C is for ssh, which is in the same group of the terminal.
   const ignore = (): void => undefined;
+  const passOn = (signal: NodeJS.Signals): boolean => child.kill(signal);
   process.on('SIGINT', ignore);
+  for (const signal of PASSED_ON) process.on(signal, passOn);
   try {
-    const child = spawn('ssh', args, { stdio: 'inherit' });
     const [code, signal] = (await once(child, 'close')) as [number | null, NodeJS.Signals | null];
     return code ?? EXIT.signal + constants.signals[signal ?? 'SIGKILL'];
   } catch (error) {
@@ -19,5 +24,6 @@ export async function runSsh(args: readonly string[]): Promise<number> {
     );
   } finally {
     process.off('SIGINT', ignore);
+    for (const signal of PASSED_ON) process.off(signal, passOn);
   }
 }
