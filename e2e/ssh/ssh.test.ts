@@ -159,7 +159,11 @@ describe('SSH', () => {
     assert.deepEqual([swapped.code, swapped.stdout], [255, '']);
     assert.match(swapped.stderr, /Host key verification failed/u);
     await shared.api.destroy(other.id);
-    const env = { ...person.environment, SANDBOX_API_KEY: `cop_live_us_${'0'.repeat(40)}` };
+    const service = {
+      SANDBOX_BASE_URL: shared.service.address,
+      SANDBOX_API_KEY: `cop_live_us_${'0'.repeat(40)}`,
+    };
+    const env = { ...person.environment, ...service };
     const running = person.start('ssh', [host, 'echo in'], env);
     const { code, stdout, stderr } = await running.result();
     assert.deepEqual([code, stdout], [255, '']);
