@@ -22,7 +22,12 @@ let service: LoopbackSockets;
 before(async () => {
   directory = mkdtempSync(join(tmpdir(), 'run-ssh-'));
   writeFileSync(join(directory, 'ssh'), SSH, { mode: 0o755 });
-  service = await LoopbackSockets.start(async (peer) => peer.left(), { answer });
+  service = await LoopbackSockets.start(
+    async (peer) => {
+      await peer.left();
+    },
+    { answer },
+  );
 });
 after(async () => {
   rmSync(directory, { recursive: true });
