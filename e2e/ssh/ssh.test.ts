@@ -16,7 +16,7 @@ const TIMEOUT_MS = 60_000;
 const GUEST_PORT = 9100;
 const MAX_GROWTH_MIB = 64;
 const MIB = 1 << 20;
-/** What the program writes at once. */
+/** Bytes that the program writes at once. */
 const CHUNK = 65_536;
 
 describe('SSH', () => {
