@@ -99,6 +99,7 @@ export const LAYERS = [
       ['.', 'admin'],
       ['commands'],
       ['calls'],
+      ['ssh'],
       ['attach', 'audit', 'completion', 'copy'],
       ['profiles'],
       ['output'],

@@ -47,6 +47,9 @@ ABSENT = {
     "Sandbox.get",
     "Sandbox.getOrCreate",
     "Sandbox.restore",
+    # They carry the bytes of SSH for `coppice ssh-proxy`. Programs in Python use `spawn` or OpenSSH with that proxy.
+    "Sandbox.ssh",
+    "Sandbox.sshHostKey",
     # JSON.stringify calls it. Python's json has no such method; `sandbox.record` is a dataclass.
     "Sandbox.toJSON",
 }

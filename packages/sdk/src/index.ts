@@ -114,6 +114,7 @@ export type {
   Snapshots,
 } from './sandbox/snapshots.ts';
 export type { SpawnedCommand, SpawnOptions } from './streams/spawned-command.ts';
+export type { SshConnection, SshOptions } from './streams/ssh.ts';
 export type { Terminal, TerminalExit, TerminalOptions } from './streams/terminal.ts';
 export type { Ticket, TicketOptions } from './streams/tickets.ts';
 export { verifyAudit } from './audit/verify-audit.ts';

@@ -97,6 +97,17 @@ export const AUDIT_EVENTS = {
     duration_ms: z.int(),
     start_seq: z.int().describe('The `seq` of the matching terminal.opened.'),
   }),
+  'ssh.opened': z.object({
+    user: z
+      .string()
+      .optional()
+      .describe('As in the request. Omitted without one: then it is the image’s USER.'),
+  }),
+  'ssh.closed': z.object({
+    exit_code: z.int().nullable().describe('Of the SSH server; null when its end was not observed.'),
+    duration_ms: z.int(),
+    start_seq: z.int().describe('The `seq` of the matching ssh.opened.'),
+  }),
   'file.upload': z.object({
     path: Path,
     size: Size.nullable().describe('null for an upload that is not complete.'),

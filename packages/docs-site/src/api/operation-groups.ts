@@ -7,7 +7,7 @@ const GROUPS: readonly (readonly [title: string, path: RegExp])[] = [
     /^\/v1\/(?:snapshots|runs\/(?:restore|\{id\}\/(?:fork|hibernate|resume|rollback|snapshot|tree)))/u,
   ],
   ['Commands', /^\/v1\/runs\/\{id\}\/commands/u],
-  ['Execution and terminals', /^\/v1\/runs\/\{id\}\/(?:exec|shell|terminal|tickets)/u],
+  ['Execution and terminals', /^\/v1\/runs\/\{id\}\/(?:exec|shell|terminal|ssh|tickets)/u],
   ['Files', /^\/v1\/runs\/\{id\}\/files/u],
   ['Ports and previews', /^\/v1\/runs\/\{id\}\/(?:proxy|ports|previews)/u],
   ['Network and credentials', /^\/v1\/(?:network-profiles|runs\/\{id\}\/(?:network|credentials))/u],

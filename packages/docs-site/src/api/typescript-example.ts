@@ -60,6 +60,8 @@ const METHODS: Readonly<Record<string, readonly [file: string, method: string]>>
   execWebSocket: ['sandbox/sandbox-guest.ts', 'spawn'],
   shellWebSocket: ['sandbox/sandbox-guest.ts', 'shell'],
   terminalWebSocket: ['sandbox/sandbox-guest.ts', 'terminal'],
+  getSsh: ['sandbox/sandbox-guest.ts', 'sshHostKey'],
+  sshWebSocket: ['sandbox/sandbox-guest.ts', 'ssh'],
   createTicket: ['sandbox/sandbox-guest.ts', 'createTicket'],
   createPreview: ['sandbox/sandbox-guest.ts', 'preview'],
   listPreviews: ['sandbox/sandbox-guest.ts', 'previews'],

@@ -61,6 +61,8 @@ import { addRestoreRun } from './endpoints/copies/restore-run.ts';
 import { addResumeRun } from './endpoints/copies/resume-run.ts';
 import { addRollbackRun } from './endpoints/copies/rollback-run.ts';
 import { addShellWebSocket } from './endpoints/exec/shell-websocket.ts';
+import { addGetSsh } from './endpoints/exec/get-ssh.ts';
+import { addSshWebSocket } from './endpoints/exec/ssh-websocket.ts';
 import { addTerminalWebSocket } from './endpoints/exec/terminal-websocket.ts';
 import { addDeleteSecret } from './endpoints/secrets/delete-secret.ts';
 import { addGetSecret } from './endpoints/secrets/get-secret.ts';
@@ -140,6 +142,8 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addExecWebSocket,
   addShellWebSocket,
   addTerminalWebSocket,
+  addGetSsh,
+  addSshWebSocket,
   addCreateTicket,
   addPortProxy,
   addCreatePreview,

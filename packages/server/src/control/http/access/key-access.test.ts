@@ -26,6 +26,8 @@ const OPENS_GUEST: ReadonlySet<string> = new Set([
   'execWebSocket',
   'shellWebSocket',
   'terminalWebSocket',
+  'sshWebSocket',
+  'getSsh',
   'proxyGet',
   'proxyHead',
 ]);
@@ -156,7 +158,7 @@ test('a read-only key reaches no port, by any method', async () => {
     assert.equal(response.status, 403, method);
     await response.body?.cancel();
   }
-  for (const path of ['shell', 'terminal', 'exec/ws', 'proxy/80/'])
+  for (const path of ['shell', 'terminal', 'ssh/ws', 'exec/ws', 'proxy/80/'])
     await assert.rejects(
       new SocketClient(harness, `/v1/runs/${ids['run']}/${path}`, { key: keys.read }).closed,
       /403/u,
