@@ -5,16 +5,15 @@ import { text } from 'node:stream/consumers';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { Coppice } from '../../packages/sdk/src/index.ts';
 import { findFreePort } from '../../packages/server/src/control/testing/free-port.ts';
 import { pollUntil } from '../../packages/server/src/lib/waiting/deadline.ts';
 import { readTeamSecret } from '../fixtures/accounts/team-secret.ts';
 import { SMALL } from '../fixtures/api/client.ts';
+import { getPython, PYTHON_CLIENT, PYTHON_SOURCES } from '../fixtures/api/python-client.ts';
 import { startPrepared } from '../fixtures/service/prepared-service.ts';
 import { API_KEY, type Service } from '../fixtures/service/service.ts';
 
-const CLIENT = fileURLToPath(new URL('../../clients/python/', import.meta.url));
 const PYTEST_TIMEOUT_MS = 8 * 60_000;
 const TIMEOUT_MS = 90_000;
 const LINES = 200;
@@ -87,12 +86,6 @@ asyncio.run(main())
 `,
 };
 
-function getPython(): string {
-  const python = process.env['COPPICE_TEST_PYTHON_CLIENT'];
-  if (python !== undefined) return python;
-  throw new Error('COPPICE_TEST_PYTHON_CLIENT is not set: run this file with npm test -- FILE');
-}
-
 describe('the Python client', () => {
   let service: Service;
   let client: Coppice;
@@ -107,11 +100,11 @@ describe('the Python client', () => {
   /** Starts Python with the client and the address and key of the service. */
   function start(args: readonly string[], env: NodeJS.ProcessEnv = {}): ChildProcess {
     return spawn(getPython(), args, {
-      cwd: CLIENT,
+      cwd: PYTHON_CLIENT,
       stdio: ['ignore', 'pipe', 'pipe'],
       env: {
         ...process.env,
-        PYTHONPATH: `${CLIENT}src`,
+        PYTHONPATH: PYTHON_SOURCES,
         PYTHONDONTWRITEBYTECODE: '1',
         SANDBOX_API_KEY: API_KEY,
         SANDBOX_BASE_URL: service.address,

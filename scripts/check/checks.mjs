@@ -10,6 +10,8 @@ import { runLive } from '../test/jobs/live-command.mjs';
 import { ensureStaticcheck } from './staticcheck.mjs';
 
 const TIMEOUT_MS = 15 * 60_000;
+/** The client and the examples, seen from the client. */
+const PYTHON_FILES = ['.', '../../examples'];
 
 /**
  * @typedef {import('../test/results/counts.mjs').Counts} Counts
@@ -78,11 +80,12 @@ async function listChecks() {
     nodeCheck('types of the command line (tsc)', 'tsc', ['--noEmit', '-p', 'packages/cli']),
     nodeCheck('types of the documentation (tsc)', 'tsc', ['--noEmit', '-p', 'packages/docs-site']),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
+    nodeCheck('types of the examples (tsc)', 'tsc', ['--noEmit', '-p', 'examples']),
     nodeCheck('unused exports and dependencies (knip)', 'knip', ['--no-progress']),
     { name: 'layers of folders', run: checkAllLayers },
     ...GO_PROGRAMS.flatMap((name) => goChecks(go, name, goDirectory(name))),
-    pythonCheck('format (ruff)', ['-m', 'ruff', 'format', '--check', '--quiet', '.']),
-    pythonCheck('lint (ruff)', ['-m', 'ruff', 'check', '--quiet', '--no-cache', '.']),
+    pythonCheck('format (ruff)', ['-m', 'ruff', 'format', '--check', '--quiet', ...PYTHON_FILES]),
+    pythonCheck('lint (ruff)', ['-m', 'ruff', 'check', '--quiet', '--no-cache', ...PYTHON_FILES]),
     pythonCheck('types (mypy)', ['-m', 'mypy', '--no-error-summary']),
     pythonCheck('generated records', ['scripts/generate_models.py', '--check']),
     pythonCheck('generated synchronous client', ['scripts/generate_sync.py', '--check']),

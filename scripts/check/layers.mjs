@@ -100,6 +100,7 @@ export const LAYERS = [
       ['.', 'admin'],
       ['commands'],
       ['calls'],
+      ['ssh'],
       ['attach', 'audit', 'completion', 'copy', 'images'],
       ['profiles'],
       ['output'],

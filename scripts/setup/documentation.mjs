@@ -15,14 +15,15 @@ const KEPT_BUILDS = 20;
 const PAGES = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'packages/sdk/README.md'];
 
 async function buildRecipe() {
-  const [packages, docs, builder, examples, ...pages] = await Promise.all([
+  const [packages, docs, builder, client, examples, ...pages] = await Promise.all([
     readFile(join(REPOSITORY, 'package-lock.json'), 'utf8'),
     sourceHash(join(REPOSITORY, 'docs'), () => true),
     sourceHash(join(REPOSITORY, 'packages', 'docs-site'), (path) => !path.includes('.test.')),
     sourceHash(join(REPOSITORY, 'packages', 'sdk', 'src'), (path) => !path.includes('.test.')),
+    sourceHash(join(REPOSITORY, 'examples'), (path) => path.endsWith('.md')),
     ...PAGES.map((page) => fileHash(join(REPOSITORY, page))),
   ]);
-  return { version: 1, packages, docs, builder, examples, pages };
+  return { version: 1, packages, docs, builder, client, examples, pages };
 }
 
 /**

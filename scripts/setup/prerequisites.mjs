@@ -175,6 +175,21 @@ export const PREREQUISITES = [
     packages: ['openssl'],
   },
   {
+    name: 'ssh',
+    purpose: 'a client for the tests, with scp and sftp',
+    scope: 'tests',
+    executable: 'ssh',
+    packages: ['openssh-client'],
+  },
+  {
+    name: 'rsync',
+    purpose: 'a client for the tests',
+    scope: 'tests',
+    executable: 'rsync',
+    packages: ['rsync'],
+  },
+  { name: 'git', purpose: 'a client for the tests', scope: 'tests', executable: 'git', packages: ['git'] },
+  {
     name: 'busybox',
     purpose: 'a static program for the images of the tests',
     scope: 'tests',

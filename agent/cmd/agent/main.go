@@ -23,6 +23,7 @@ import (
 	"coppice/agent/internal/guest"
 	"coppice/agent/internal/layer"
 	"coppice/agent/internal/metrics"
+	"coppice/agent/internal/ondemand"
 	"coppice/agent/internal/power"
 	"coppice/agent/internal/pressure"
 	"coppice/agent/internal/process"
@@ -30,6 +31,8 @@ import (
 	"coppice/agent/internal/resume"
 	"coppice/agent/internal/rootfs"
 	"coppice/agent/internal/shell"
+	"coppice/agent/internal/ssh"
+	"coppice/agent/internal/sshserver"
 	"coppice/agent/internal/terminal"
 	"coppice/agent/internal/transport"
 	"coppice/agent/internal/tunnel"
@@ -42,10 +45,25 @@ import (
 const memoryLimitBytes = 64 << 20
 
 func main() {
+	if isHelper := os.Getpid() != 1 && len(os.Args) > 1; isHelper {
+		os.Exit(ondemand.Main(os.Args[1:]))
+	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if len(os.Args) > 1 && os.Args[1] == sshserver.Argument && os.Getpid() != 1 {
+		serveSSH()
+		return
+	}
 	// run returns only on failure. The exit of PID 1 causes a kernel panic, which the runner recognizes.
 	slog.Error("agent ended", "error", run())
 	os.Exit(1)
+}
+
+// serveSSH is this program as the agent starts it a second time, for a client of SSH.
+func serveSSH() {
+	if err := sshserver.Main(); err != nil {
+		slog.Error("ssh connection failed", "error", err)
+		os.Exit(1)
+	}
 }
 
 func run() error {
@@ -87,12 +105,14 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	shells := shell.New(shell.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	terminals := terminal.New(terminal.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	tunnels := tunnel.New(state)
+	connections := ssh.New(executions)
 	changes := layer.New(root, freeze)
 	identity := resume.NewIdentity("/")
 	place := workspace.New("/")
 	disk := workspace.NewService(workspace.Options{Workspace: place, Guest: state, SessionEnd: transport.SessionEnd})
 	resumption := resume.New(resume.Steps(resume.Options{
 		Random: machine.Random, Root: root, Identity: identity, Guest: state, Freezer: freeze, Workspace: place,
+		HostKey: connections,
 	}))
 	return api.Router{
 		"GET /ping":         ping,
@@ -107,6 +127,8 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"POST /shell":       shells.Open,
 		"POST /terminal":    terminals.Open,
 		"POST /tunnel":      tunnels.Open,
+		"GET /ssh":          connections.Key,
+		"POST /ssh":         connections.Open,
 		"PUT /files":        transfers.Put,
 		"GET /files":        transfers.Get,
 		"HEAD /files":       transfers.Get,

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/network"
+	"coppice/agent/internal/ondemand"
 	"coppice/agent/internal/rootfs"
 )
 
@@ -19,7 +20,10 @@ type Machine struct {
 	Random *os.File
 }
 
-const modulesDirectory = "/modules"
+const (
+	modulesDirectory  = "/modules"
+	onDemandDirectory = "/on-demand"
+)
 
 // Run boots the machine. PID 1 calls it once, in the initramfs.
 func Run() (*Machine, error) {
@@ -45,6 +49,9 @@ func Run() (*Machine, error) {
 		return nil, err
 	}
 	if err := loadModules(modulesDirectory); err != nil {
+		return nil, err
+	}
+	if err := ondemand.Keep(onDemandDirectory); err != nil {
 		return nil, err
 	}
 	if err := network.Boot(); err != nil {

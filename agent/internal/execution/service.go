@@ -47,6 +47,53 @@ func New(o Options) *Service {
 
 // Exec answers POST /exec.
 func (s *Service) Exec(w http.ResponseWriter, r *http.Request) error {
+	return s.serve(w, r, func(payload []byte, settings guest.Settings) (*command, error) {
+		h, err := parseHead(payload)
+		if err != nil {
+			return nil, err
+		}
+		plan, err := s.launcher.Plan(h.place, settings, nil)
+		if err != nil {
+			return nil, err
+		}
+		started, err := plan.StartPiped(r.Context(), plan.RunInShell(h.Command), s.null, h.Stdin)
+		return &command{Piped: started, timeout: time.Duration(h.TimeoutMs) * time.Millisecond}, err
+	})
+}
+
+// leaveGrace is the time that a program of the agent has to end after its client has left.
+const leaveGrace = 2 * time.Second
+
+// ServeProgram runs a program of the agent as POST /exec runs a command. first is the beginning of its input; it must fit
+// into a pipe. When the client leaves or the host side moves, the program's input ends. Then the program has to end, too.
+func (s *Service) ServeProgram(w http.ResponseWriter, r *http.Request, program process.Program, first []byte) error {
+	return s.serve(w, r, func(payload []byte, settings guest.Settings) (*command, error) {
+		place, err := process.ParsePlace(payload)
+		if err != nil {
+			return nil, err
+		}
+		plan, err := s.launcher.Plan(place, settings, nil)
+		if err != nil {
+			return nil, err
+		}
+		started, err := plan.StartPiped(r.Context(), program, s.null, true)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := started.Stdin.Write(first); err != nil {
+			started.Child.KillGroup()
+			process.CloseLogged(started.Stdin)
+			process.CloseLogged(started.Stdout)
+			process.CloseLogged(started.Stderr)
+			return nil, err
+		}
+		return &command{Piped: started, grace: leaveGrace}, nil
+	})
+}
+
+func (s *Service) serve(
+	w http.ResponseWriter, r *http.Request, start func(payload []byte, settings guest.Settings) (*command, error),
+) error {
 	settings, err := s.guest.Get()
 	if err != nil {
 		return err
@@ -56,25 +103,19 @@ func (s *Service) Exec(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h, err := parseHead(payload)
+	started, err := start(payload, settings)
 	if err != nil {
 		return err
 	}
-	plan, err := s.launcher.Plan(h.place, settings, nil)
-	if err != nil {
-		return err
-	}
-	started, err := plan.StartPiped(r.Context(), plan.RunInShell(h.Command), s.null, h.Stdin)
-	if err != nil {
-		return err
-	}
-	return s.attend(w, r, frames, &command{Piped: started, timeout: time.Duration(h.TimeoutMs) * time.Millisecond})
+	return s.attend(w, r, frames, started)
 }
 
 // command is a started command.
 type command struct {
 	*process.Piped
 	timeout time.Duration
+	// grace is set for a program of the agent, which has no purpose without its client.
+	grace time.Duration
 }
 
 // attend sends the status and serves a started process until its end.
@@ -101,10 +142,13 @@ func (s *Service) attend(w http.ResponseWriter, r *http.Request, frames *frame.R
 }
 
 // guard waits for the end of the shell. It kills the group when the time is up or the client has left. If the host side
-// has moved, the command continues without a client.
+// has moved, a command continues without a client.
 func (s *Service) guard(ctx context.Context, p *command) (timedOut bool) {
 	stopWatching := context.AfterFunc(ctx, func() {
-		if !s.hostMoved(ctx) {
+		switch {
+		case p.grace > 0:
+			process.LimitTime(p.Child, p.grace)
+		case !s.hostMoved(ctx):
 			p.Child.KillGroup()
 		}
 	})

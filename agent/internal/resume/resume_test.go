@@ -326,7 +326,7 @@ func TestTheLastStepsOfAResumeAreInOrder(t *testing.T) {
 	}
 	want := []string{
 		"freezer", "entropy", "clock", "root", "disk", "directories", "workspace", "hostname", "identity", "network",
-		"resolver", "connections", "generation", "environment", "thaw",
+		"resolver", "connections", "generation", "host key", "environment", "thaw",
 	}
 	if !slices.Equal(names, want) {
 		t.Fatal(names)

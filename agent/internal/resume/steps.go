@@ -24,6 +24,8 @@ type Options struct {
 	Guest     *guest.State
 	Freezer   *freezer.Freezer
 	Workspace *workspace.Workspace
+	// HostKey may be nil.
+	HostKey interface{ KeepFor(machineID string) }
 }
 
 // Steps returns the steps of a real guest.
@@ -46,6 +48,12 @@ func Steps(o Options) []Step {
 		{"resolver", forgiving("resolver", o.Identity.writeResolver)},
 		{"connections", resetConnections},
 		{"generation", forgiving("generation", o.Identity.writeGeneration)},
+		{"host key", func(r Request) error {
+			if o.HostKey != nil {
+				o.HostKey.KeepFor(r.MachineID)
+			}
+			return nil
+		}},
 		{"environment", func(r Request) error {
 			o.Guest.Set(r.Settings)
 			return nil

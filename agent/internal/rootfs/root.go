@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/blockdevice"
+	"coppice/agent/internal/ondemand"
 )
 
 // Serial numbers of the block devices that the runner attaches.
@@ -99,8 +100,15 @@ func (r *Root) Switch() error {
 	if err := mountOverlay(scratchPoint, rootPoint); err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}
+	mountStores(scratchPoint, rootPoint)
 	if err := enter(rootPoint); err != nil {
 		return fmt.Errorf("switch of the root: %w", err)
+	}
+	if err := offerPlace(r.scratch); err != nil {
+		return fmt.Errorf("place on the scratch disk: %w", err)
+	}
+	if err := ondemand.Link(); err != nil {
+		return fmt.Errorf("helper of the kernel: %w", err)
 	}
 	r.switched = true
 	return nil

@@ -31,7 +31,7 @@ def list_programs() -> list[tuple[str, str]]:
 
 
 def test_the_guide_has_programs() -> None:
-    assert len(list_programs()) == 11
+    assert len(list_programs()) == 12
 
 
 @pytest.mark.parametrize(("heading", "program"), list_programs())

@@ -118,7 +118,8 @@ def test_a_terminal_has_a_size_and_keys(sandbox: Sandbox) -> None:
             seen += next(output)
         terminal.resize(120, 40)
         terminal.write("go\r")
-        while b"40 120" not in seen:
+        # The whole line: the terminal echoes keys that come before its end into it.
+        while b"40 120\r\n" not in seen:
             seen += next(output)
         terminal.write("a\r\x04")
         rest = b"".join(output)

@@ -14,6 +14,7 @@ import pytest
 import coppice
 from coppice._sync.commands import SandboxCommands
 from coppice._sync.events.webhooks import Webhooks
+from coppice._sync.organization import Organization
 from coppice._sync.sandboxes import Sandboxes
 from coppice._sync.snapshots import Snapshots
 
@@ -35,6 +36,7 @@ CLASSES = {
     "sandboxes": ["sandbox/sandboxes.ts"],
     "snapshots": ["sandbox/snapshots.ts"],
     "images": ["images.ts"],
+    "organization": ["organization.ts"],
     "registries": ["registries.ts"],
     "secrets": ["secrets.ts"],
     "webhooks": ["webhooks/webhooks.ts"],
@@ -45,6 +47,9 @@ ABSENT = {
     "Sandbox.get",
     "Sandbox.getOrCreate",
     "Sandbox.restore",
+    # They carry the bytes of SSH for `coppice ssh-proxy`. Programs in Python use `spawn` or OpenSSH with that proxy.
+    "Sandbox.ssh",
+    "Sandbox.sshHostKey",
     # JSON.stringify calls it. Python's json has no such method; `sandbox.record` is a dataclass.
     "Sandbox.toJSON",
 }
@@ -97,6 +102,8 @@ OPTIONS: dict[tuple[str, str], Callable[..., object]] = {
     ("commands/sandbox-commands.ts", "ListCommandsOptions"): SandboxCommands.list,
     ("events/events.ts", "EventsOptions"): coppice.Coppice.events,
     ("events/events.ts", "ListEventsOptions"): coppice.Coppice.list_events,
+    ("organization.ts", "OrganizationAuditOptions"): Organization.audit,
+    ("audit/verify-organization-audit.ts", "VerifyOrganizationAuditOptions"): coppice.verify_organization_audit,
     ("webhooks/webhooks.ts", "CreateWebhookOptions"): Webhooks.create,
     ("webhooks/webhooks.ts", "WebhookOptions"): Webhooks.update,
     ("webhooks/webhooks.ts", "RotateWebhookOptions"): Webhooks.rotate_secret,

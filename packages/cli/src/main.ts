@@ -7,7 +7,7 @@ import { flush } from './output/output.ts';
 import { buildProgram } from './program.ts';
 
 /** Commands that pass on the exit code of a command in the guest. */
-const ATTACHED = new Set(['exec', 'run', 'shell', 'wait']);
+const ATTACHED = new Set(['exec', 'run', 'shell', 'ssh', 'wait']);
 
 /** Runs the command line of a user. Returns the exit code when all output is written. */
 export async function main(args: readonly string[], version: string): Promise<number> {

@@ -18,6 +18,7 @@ import { addRemove } from './commands/remove.ts';
 import { addRun } from './commands/run.ts';
 import { addShell } from './commands/shell.ts';
 import { addSnapshots } from './commands/snapshots.ts';
+import { addSsh } from './commands/ssh.ts';
 import { addTimeout } from './commands/timeout.ts';
 import { addUpdate } from './commands/update.ts';
 import { addUrl } from './commands/url.ts';
@@ -31,7 +32,7 @@ First steps:
   coppice shell first                    its name, or the first characters of its id
 
 Environment: SANDBOX_API_KEY and SANDBOX_BASE_URL replace the stored profile; NO_COLOR turns colours off.
-Exit codes: 0 done, 1 failed, 2 wrong arguments; exec, run, shell and "commands wait" pass on the code of the command in
+Exit codes: 0 done, 1 failed, 2 wrong arguments; exec, run, shell, ssh and "commands wait" pass on the code of the command in
 the sandbox, and exit with 125 if coppice itself failed.
 `;
 
@@ -47,6 +48,7 @@ const COMMANDS = [
   addMetrics,
   addExec,
   addShell,
+  addSsh,
   addCommands,
   addCopy,
   addUrl,

@@ -4,6 +4,7 @@ export * from './accounts/people.ts';
 export * from './accounts/team-keys.ts';
 export * from './audit/audit.ts';
 export * from './audit/canonical-json.ts';
+export * from './audit/organization-audit.ts';
 export * from './billing/billing.ts';
 export * from './billing/cost.ts';
 export * from './disks/disks.ts';

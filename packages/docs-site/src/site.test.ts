@@ -82,12 +82,15 @@ test('every page has a title, a description and one main heading', () => {
   }
 });
 
-test('every Markdown page of docs is on the site, and in its navigation', () => {
+test('every Markdown page of docs and every example is on the site, and in its navigation', () => {
   const sources = listSources(REPOSITORY);
   const known = new Set(sources.map(({ file }) => file));
   for (const folder of ['docs', 'docs/guides', 'docs/reference', 'docs/decisions'])
     for (const name of readdirSync(join(REPOSITORY, folder)).filter((each) => each.endsWith('.md')))
       assert.ok(known.has(`${folder}/${name}`), `${folder}/${name}`);
+  const examples = readdirSync(join(REPOSITORY, 'examples'), { withFileTypes: true });
+  for (const { name } of examples.filter((entry) => entry.isDirectory()))
+    assert.ok(known.has(`examples/${name}/README.md`), name);
   for (const { path, section } of sources)
     assert.ok(pages.get(`/docs/${section}`)?.includes(`<a href="/docs/${path}"`), path);
 });

@@ -39,6 +39,7 @@ import { ImageBuilds } from './image-builds.ts';
 import { Images } from './images.ts';
 import { describeObject, INSPECT, type InspectArguments } from './transport/inspect.ts';
 import type { PagedList } from './transport/paged-list.ts';
+import { Organization } from './organization.ts';
 import { Registries } from './registries.ts';
 import { Secrets } from './secrets.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
@@ -67,6 +68,8 @@ export class Coppice {
   readonly snapshots: Snapshots;
   /** Lists images and prepares them ahead of their first use. */
   readonly images: Images;
+  /** Reads the audit log of your organization. */
+  readonly organization: Organization;
   /** Builds images from steps or Dockerfiles. */
   readonly builds: ImageBuilds;
   /** Stores credentials for private image registries. */
@@ -84,6 +87,7 @@ export class Coppice {
     this.sandboxes = new Sandboxes(transport);
     this.snapshots = new Snapshots(transport);
     this.images = new Images(transport);
+    this.organization = new Organization(transport);
     this.builds = new ImageBuilds(transport);
     this.registries = new Registries(transport);
     this.secrets = new Secrets(transport);

@@ -12,6 +12,8 @@ export type { BuildProgress } from './streams/build-events.ts';
 export type { AuditOptions } from './audit/audit.ts';
 export { parseAuditLine } from './audit/audit-entry.ts';
 export type { AuditEntry, AuditHead } from './audit/audit-entry.ts';
+export { parseOrganizationAuditLine } from './audit/organization-audit-entry.ts';
+export type { OrganizationAuditEntry } from './audit/organization-audit-entry.ts';
 export type { CallOptions, ClientOptions, FetchFunction } from './transport/client-options.ts';
 export type { OutputBytes, OutputChunk, OutputListeners } from './streams/collected-output.ts';
 export type { CommandStdin } from './streams/command-stdin.ts';
@@ -109,6 +111,7 @@ export type { ForkOptions } from './sandbox/forks.ts';
 export type { ResumeOptions } from './sandbox/lifecycle.ts';
 export type { SandboxSettings } from './sandbox/settings.ts';
 export type { ListOptions, Sandboxes } from './sandbox/sandboxes.ts';
+export type { Organization, OrganizationAuditOptions } from './organization.ts';
 export type { SecretInfo, Secrets } from './secrets.ts';
 export type { Shell, ShellOptions, ShellResult } from './streams/shell.ts';
 export type {
@@ -120,10 +123,14 @@ export type {
   Snapshots,
 } from './sandbox/snapshots.ts';
 export type { SpawnedCommand, SpawnOptions } from './streams/spawned-command.ts';
+export type { SshConnection, SshOptions } from './streams/ssh.ts';
 export type { Terminal, TerminalExit, TerminalOptions } from './streams/terminal.ts';
 export type { Ticket, TicketOptions } from './streams/tickets.ts';
 export { verifyAudit } from './audit/verify-audit.ts';
-export type { AuditProblem, AuditVerdict, VerifyAuditOptions } from './audit/verify-audit.ts';
+export type { VerifyAuditOptions } from './audit/verify-audit.ts';
+export { verifyOrganizationAudit } from './audit/verify-organization-audit.ts';
+export type { VerifyOrganizationAuditOptions } from './audit/verify-organization-audit.ts';
+export type { AuditProblem, AuditVerdict } from './audit/audit-verdict.ts';
 export {
   verifyWebhook,
   WebhookVerificationError,

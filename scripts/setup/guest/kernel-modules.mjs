@@ -21,6 +21,7 @@ const UNPACKERS = new Map([
  * @property {string} name     with underscores, as the kernel knows it
  * @property {Buffer} content  not compressed
  * @property {string[]} depends
+ * @property {string[]} aliases  other names by which the kernel asks for it
  *
  * @typedef {object} ModuleTree
  * @property {(name: string) => KernelModule | undefined} find
@@ -28,7 +29,7 @@ const UNPACKERS = new Map([
  */
 
 /** @param {string} name */
-const normalize = (name) => name.replaceAll('-', '_');
+export const normalize = (name) => name.replaceAll('-', '_');
 
 /**
  * @param {string} directory `lib/modules/<release>` of an unpacked package
@@ -47,7 +48,7 @@ export async function openModuleTree(directory) {
       const path = paths.get(normalize(name));
       if (path === undefined) return undefined;
       const content = readModule(path);
-      return { name: normalize(name), content, depends: parseDepends(content, path) };
+      return { name: normalize(name), content, ...parseModule(content, path) };
     },
   };
 }
@@ -65,14 +66,19 @@ function readModule(path) {
 /**
  * @param {Buffer} content
  * @param {string} path for the error message
- * @returns {string[]} modules to load before this one
+ * @returns {{ depends: string[], aliases: string[] }} `depends`: modules to load before this one
  */
-export function parseDepends(content, path) {
+export function parseModule(content, path) {
   const fields = readElfSection(content, '.modinfo', path).toString('latin1').split('\0');
-  const depends = fields
-    .filter((field) => field.startsWith('depends='))
-    .flatMap((field) => field.slice('depends='.length).split(','));
-  return depends.filter(Boolean).map(normalize);
+  const values = (/** @type {string} */ key) =>
+    fields.filter((field) => field.startsWith(`${key}=`)).map((field) => field.slice(key.length + 1));
+  return {
+    depends: values('depends')
+      .flatMap((names) => names.split(','))
+      .filter(Boolean)
+      .map(normalize),
+    aliases: values('alias'),
+  };
 }
 
 /**

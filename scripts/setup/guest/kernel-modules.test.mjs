@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { orderModules, parseDepends } from './kernel-modules.mjs';
+import { orderModules, parseModule } from './kernel-modules.mjs';
 import { SetupError } from '../setup-error.mjs';
 
 /**
@@ -13,7 +13,7 @@ function fakeTree(dependencies, builtin = []) {
     find: (/** @type {string} */ name) =>
       dependencies[name] === undefined
         ? undefined
-        : { name, content: Buffer.from(name), depends: dependencies[name] },
+        : { name, content: Buffer.from(name), depends: dependencies[name], aliases: [] },
   };
 }
 
@@ -72,12 +72,17 @@ function buildElf(modinfo) {
   ]);
 }
 
-test('dependencies are read from the module file', () => {
-  const elf = buildElf('license=GPL\0depends=virtio-ring,failover\0vermagic=6.1\0');
-  assert.deepEqual(parseDepends(elf, 'x.ko'), ['virtio_ring', 'failover']);
-  assert.deepEqual(parseDepends(buildElf('license=GPL\0depends=\0'), 'x.ko'), []);
+test('dependencies and aliases are read from the module file', () => {
+  const elf = buildElf(
+    'alias=rtnl-link-x\0license=GPL\0alias=ipt_X\0depends=virtio-ring,failover\0vermagic=6.1\0',
+  );
+  assert.deepEqual(parseModule(elf, 'x.ko'), {
+    depends: ['virtio_ring', 'failover'],
+    aliases: ['rtnl-link-x', 'ipt_X'],
+  });
+  assert.deepEqual(parseModule(buildElf('license=GPL\0depends=\0'), 'x.ko'), { depends: [], aliases: [] });
 });
 
 test('a file that is not a module is refused with its name', () => {
-  assert.throws(() => parseDepends(Buffer.from('not a module'), '/modules/x.ko'), /x\.ko is no 64-bit ELF/);
+  assert.throws(() => parseModule(Buffer.from('not a module'), '/modules/x.ko'), /x\.ko is no 64-bit ELF/);
 });

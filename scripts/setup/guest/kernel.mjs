@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { findCandidate, unpackPackage, updateOnce } from '../packages/apt.mjs';
 import { ensureArtefact } from '../artefact.mjs';
 import { openModuleTree, orderModules } from './kernel-modules.mjs';
+import { chooseOnDemand, ON_DEMAND, writeOnDemand } from './on-demand-modules.mjs';
 import { readOperatingSystem } from '../operating-system.mjs';
 import { isReadable } from '../paths.mjs';
 import { say } from '../report.mjs';
@@ -42,6 +43,7 @@ const META_PACKAGES = new Map([
  * @property {string} path       bzImage
  * @property {string} release
  * @property {string[]} modules  file names in load order, below `directory`/modules
+ * @property {string[]} onDemand file names below `directory`/on-demand
  *
  * @param {{ refresh: boolean }} options
  * @returns {Promise<Kernel>}
@@ -57,12 +59,13 @@ export async function ensureKernel(options) {
   }
   const directory = await ensureArtefact({
     kind: 'kernel',
-    recipe: { version: 1, metaPackage, codename: system.codename, modules: MODULES },
+    recipe: { version: 2, metaPackage, codename: system.codename, modules: MODULES, onDemand: ON_DEMAND },
     refresh: options.refresh,
     build: (target) => buildKernel(metaPackages, target),
   });
   const { release, modules } = JSON.parse(await readFile(join(directory, 'kernel.json'), 'utf8'));
-  return { directory, path: join(directory, 'vmlinuz'), release, modules };
+  const onDemand = (await readdir(join(directory, 'on-demand'))).sort();
+  return { directory, path: join(directory, 'vmlinuz'), release, modules, onDemand };
 }
 
 /**
@@ -109,7 +112,7 @@ async function takeKernel({ root, release, origin }, directory) {
   const path = join(directory, 'vmlinuz');
   await copyFile(join(root, 'boot', `vmlinuz-${release}`), path);
   await chmod(path, 0o644); // on Ubuntu only root may read it, but each VM reads it under its own user id
-  const modules = await writeModules(await findModulesDirectory(root, release), join(directory, 'modules'));
+  const modules = await writeModules(await findModulesDirectory(root, release), directory);
   await writeFile(join(directory, 'kernel.json'), JSON.stringify({ release, package: origin, modules }));
 }
 
@@ -148,13 +151,18 @@ async function findModulesDirectory(unpacked, release) {
 
 /**
  * @param {string} source
- * @param {string} target
+ * @param {string} directory
+ * @returns {Promise<string[]>} file names of the modules that are loaded at boot, in order
  */
-async function writeModules(source, target) {
-  const modules = orderModules(await openModuleTree(source), MODULES);
+async function writeModules(source, directory) {
+  const tree = await openModuleTree(source);
+  const modules = orderModules(tree, MODULES);
+  const target = join(directory, 'modules');
   await mkdir(target);
   for (const { name, content } of modules) await writeFile(join(target, `${name}.ko`), content);
-  return modules.map(({ name }) => `${name}.ko`);
+  const names = modules.map(({ name }) => name);
+  await writeOnDemand(chooseOnDemand(tree, names), join(directory, 'on-demand'));
+  return names.map((name) => `${name}.ko`);
 }
 
 /**

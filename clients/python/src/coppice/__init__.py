@@ -24,6 +24,7 @@ from coppice._async.interactive.spawned_command import AsyncSpawnedCommand
 from coppice._async.interactive.terminal import AsyncTerminal
 from coppice._async.paged_list import AsyncPagedList
 from coppice._async.sandbox import AsyncSandbox
+from coppice._core.audit_chain import AuditProblem, AuditVerdict
 from coppice._core.base_url import DEFAULT_BASE_URL
 from coppice._core.builds import BuildProgress
 from coppice._core.events import LostEvents
@@ -54,9 +55,14 @@ from coppice._sync.interactive.terminal import Terminal
 from coppice._sync.paged_list import PagedList
 from coppice._sync.sandbox import Sandbox
 from coppice._sync.sandboxes import DEFAULT_IMAGE
-from coppice.audit import AuditEntry, AuditProblem, AuditVerdict, parse_audit_line, verify_audit
+from coppice.audit import AuditEntry, parse_audit_line, verify_audit
 from coppice.errors import CoppiceError
 from coppice.models import *  # noqa: F403
+from coppice.organization_audit import (
+    OrganizationAuditEntry,
+    parse_organization_audit_line,
+    verify_organization_audit,
+)
 from coppice.webhooks import WebhookHeaders, WebhookMessage, WebhookVerificationError, verify_webhook
 
 __all__ = [
@@ -102,6 +108,7 @@ __all__ = [
     "ForkError",
     "LostEvents",
     "LostFileEvents",
+    "OrganizationAuditEntry",
     "OutputBytes",
     "OutputChunk",
     "PagedList",
@@ -116,7 +123,9 @@ __all__ = [
     "WebhookMessage",
     "WebhookVerificationError",
     "parse_audit_line",
+    "parse_organization_audit_line",
     "verify_audit",
+    "verify_organization_audit",
     "verify_webhook",
 ]
 __all__ += models.__all__

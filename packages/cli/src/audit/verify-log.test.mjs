@@ -26,6 +26,22 @@ function buildLog() {
   });
 }
 
+const ORGANIZATION_SECRETS = { ask1: `cos_${'1'.repeat(43)}`, ask2: `cos_${'2'.repeat(43)}` };
+
+/** Builds the log of an organization, whose secret was rotated before its last entry. */
+function buildOrganizationLog() {
+  let previous = 'coppice-organization-audit-v1:org1';
+  return [1, 2, 3].map((seq) => {
+    const audit_key_id = seq === 3 ? 'ask2' : 'ask1';
+    const actor = { address: null, id: null, type: 'operator' };
+    const rest = { organization_id: 'org1', seq, ts: `2026-11-22T00:00:00.00${seq}Z` };
+    const named = { actor, audit_key_id, data: { cents: seq }, event: 'credit.granted' };
+    const text = `${previous}\n${JSON.stringify({ ...named, ...rest })}`;
+    previous = `sha256:${createHmac('sha256', ORGANIZATION_SECRETS[audit_key_id]).update(text).digest('hex')}`;
+    return JSON.stringify({ ...rest, ...named, hmac: previous });
+  });
+}
+
 const LOG = buildLog();
 const HEAD = `4:${JSON.parse(LOG[3] ?? '').hmac}`;
 
@@ -86,7 +102,7 @@ test('the head reveals a cut-off end; without a head the log is not complete, un
 
 test('a log that cannot be checked gives the reason and the remedy', async () => {
   const cases = /** @type {const} */ ([
-    [[join(directory, 'absent')], {}, /team's secret is required: give --secret-file/],
+    [[join(directory, 'absent')], {}, /secret of the team or organization is required: give --secret-file/],
     [[join(directory, 'absent')], undefined, /absent cannot be read: ENOENT/],
     [[write(LOG), '--head', 'x'], undefined, /--head is neither .* x cannot be read/],
     [[write(LOG), '--secret-file', '/dev/null'], undefined, /\/dev\/null is empty/],
@@ -98,4 +114,32 @@ test('a log that cannot be checked gives the reason and the remedy', async () =>
     assert.equal(code, 2, output);
     assert.match(output, message);
   }
+});
+
+test('the log of an organization is verified with the secrets that its entries name', async () => {
+  const lines = buildOrganizationLog();
+  const path = write(lines);
+  const secretFile = join(directory, 'secrets');
+  const give = (/** @type {object} */ secrets) =>
+    writeFileSync(
+      secretFile,
+      Object.entries(secrets)
+        .map(([id, secret]) => `${id} ${secret}\n`)
+        .join(''),
+    );
+  const head = `3:${JSON.parse(lines[2] ?? '').hmac}`;
+  const check = (/** @type {string[]} */ ...args) => verify([path, '--secret-file', secretFile, ...args], {});
+  give(ORGANIZATION_SECRETS);
+  assert.deepEqual((await check('--head', head)).code, 0);
+  assert.equal((await check('--prefix')).code, 0);
+  assert.equal((await check()).code, 1);
+  write(lines.with(1, (lines[1] ?? '').replace('"cents":2', '"cents":9')));
+  assert.match((await check('--head', head)).output, /NOT VALID \(altered\): entry 2/);
+  write(lines);
+  give({ ask1: ORGANIZATION_SECRETS.ask1 });
+  assert.match((await check('--head', head)).output, /NOT VALID \(unknown_secret\): entry 3/);
+  writeFileSync(secretFile, `${SECRET}\n`);
+  const { code, output } = await check('--head', head);
+  assert.equal(code, 2);
+  assert.match(output, /a line "<id> <secret>" for each/);
 });

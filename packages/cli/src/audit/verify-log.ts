@@ -1,13 +1,14 @@
 /** Checks an audit log offline: it needs only the file and the team's secret. */
 import { createReadStream, readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
+import { parseAuditHead, parseAuditLine, type AuditHead } from '../../../sdk/src/audit/audit-entry.ts';
+import type { AuditVerdict } from '../../../sdk/src/audit/audit-verdict.ts';
 import {
-  parseAuditHead,
-  parseAuditLine,
-  type AuditEntry,
-  type AuditHead,
-} from '../../../sdk/src/audit/audit-entry.ts';
+  parseOrganizationAuditLine,
+  type OrganizationAuditEntry,
+} from '../../../sdk/src/audit/organization-audit-entry.ts';
 import { verifyAudit } from '../../../sdk/src/audit/verify-audit.ts';
+import { verifyOrganizationAudit } from '../../../sdk/src/audit/verify-organization-audit.ts';
 
 /** Outcome of a check, which is the exit code: the log is unchanged, it is not, or it could not be checked. */
 export const VERDICT = { good: 0, bad: 1, unchecked: 2 } as const;
@@ -39,9 +40,11 @@ export interface LogVerdict {
 export async function verifyLog({ file, secretFile, head, prefix }: LogCheck): Promise<LogVerdict> {
   try {
     const secret = readSecret(secretFile);
-    const verdict = await verifyAudit(readEntries(file), secret, {
-      head: head === undefined ? undefined : readHead(head),
-    });
+    const verdict = await verifyLines(
+      readLines(file),
+      secret,
+      head === undefined ? undefined : readHead(head),
+    );
     return judge(verdict, prefix === true);
   } catch (error) {
     if (error instanceof LineError) return { exitCode: VERDICT.bad, message: `NOT VALID: ${error.message}` };
@@ -50,7 +53,43 @@ export async function verifyLog({ file, secretFile, head, prefix }: LogCheck): P
   }
 }
 
-function judge(verdict: Awaited<ReturnType<typeof verifyAudit>>, isPrefix: boolean): LogVerdict {
+/** The first entry tells whether the log is that of a sandbox or of an organization. */
+async function verifyLines(
+  lines: AsyncGenerator<Line>,
+  secret: string,
+  head: AuditHead | undefined,
+): Promise<AuditVerdict> {
+  const first = await lines.next();
+  const all = async function* all(): AsyncGenerator<Line> {
+    if (first.done === true) return;
+    yield first.value;
+    yield* lines;
+  };
+  if (first.done === true || !isOfOrganization(first.value))
+    return verifyAudit(parseLines(all(), parseAuditLine), secret, { head });
+  const entries: AsyncGenerator<OrganizationAuditEntry> = parseLines(all(), parseOrganizationAuditLine);
+  return verifyOrganizationAudit(entries, readSecrets(secret), { head });
+}
+
+function isOfOrganization({ text }: Line): boolean {
+  try {
+    return Object.hasOwn(JSON.parse(text) as object, 'organization_id');
+  } catch {
+    return false;
+  }
+}
+
+/** Reads the secrets of an organization by id. */
+function readSecrets(text: string): Record<string, string> {
+  const secrets = text.split('\n').map((line) => line.trim().split(/\s+/u));
+  if (secrets.every(({ length }) => length === 2))
+    return Object.fromEntries(secrets) as Record<string, string>;
+  throw new UncheckedError(
+    'the log is that of an organization: the file of its secrets must have a line "<id> <secret>" for each, as "ask… cos_…"',
+  );
+}
+
+function judge(verdict: AuditVerdict, isPrefix: boolean): LogVerdict {
   const { bad, good } = VERDICT;
   if (!verdict.valid) {
     const before = `${verdict.entries} ${verdict.entries === 1 ? 'entry' : 'entries'} before it valid`;
@@ -65,8 +104,8 @@ function judge(verdict: Awaited<ReturnType<typeof verifyAudit>>, isPrefix: boole
   return {
     exitCode: bad,
     message:
-      `NOT COMPLETE: ${verdict.entries} entries are valid, but the last is not the end of the sandbox; ` +
-      'give --head to see whether entries are missing, or --prefix if the sandbox still existed',
+      `NOT COMPLETE: ${verdict.entries} entries are valid, but nothing shows that they are all; ` +
+      'give --head to see whether entries are missing, or --prefix if more may follow',
   };
 }
 
@@ -75,8 +114,8 @@ function readSecret(path: string | undefined): string {
   if (secret !== undefined && secret !== '') return secret;
   throw new UncheckedError(
     path === undefined
-      ? "the team's secret is required: give --secret-file, or set COPPICE_TEAM_SECRET"
-      : `${path} is empty: it must hold the team's secret`,
+      ? 'the secret of the team or organization is required: give --secret-file, or set COPPICE_TEAM_SECRET'
+      : `${path} is empty: it must hold the secret of the team or organization`,
   );
 }
 
@@ -100,7 +139,12 @@ function readText(path: string): string {
   }
 }
 
-async function* readEntries(file: string): AsyncGenerator<AuditEntry> {
+interface Line {
+  text: string;
+  number: number;
+}
+
+async function* readLines(file: string): AsyncGenerator<Line> {
   const input = file === '-' ? process.stdin : createReadStream(file);
   // The interface does not report errors of its input, and would wait for more lines.
   const failed = new Promise<never>((_, reject) => void input.once('error', reject));
@@ -113,15 +157,19 @@ async function* readEntries(file: string): AsyncGenerator<AuditEntry> {
     });
     if (line.done === true) return;
     number += 1;
-    if (line.value !== '') yield parseLine(line.value, number);
+    if (line.value !== '') yield { text: line.value, number };
   }
 }
 
-function parseLine(line: string, number: number): AuditEntry {
-  try {
-    return parseAuditLine(line);
-  } catch (error) {
-    throw new LineError(`line ${number} is not an audit entry: ${describe(error)}`);
+async function* parseLines<E>(lines: AsyncIterable<Line>, parse: (text: string) => E): AsyncGenerator<E> {
+  for await (const { text, number } of lines) {
+    let entry: E;
+    try {
+      entry = parse(text);
+    } catch (error) {
+      throw new LineError(`line ${number} is not an audit entry: ${describe(error)}`);
+    }
+    yield entry;
   }
 }
 

@@ -69,3 +69,27 @@ test('an interrupt removes the part of a log, except one that is followed', asyn
     assert.equal(existsSync(path), options.length > 0);
   }
 });
+
+test('the log of the organization is written as it is sent, with its filters', async () => {
+  const sent = {
+    seq: 3,
+    ts: '2026-11-21T06:30:00.000Z',
+    organization_id: 'org1',
+    audit_key_id: 'ask1',
+    event: 'team.created',
+    actor: { type: 'user', id: 'user1', address: null },
+    data: { team_id: 'team1', name: 'é' },
+    hmac: `sha256:${'0'.repeat(64)}`,
+  };
+  await using server = await LoopbackServer.start((_, response) => {
+    response.writeHead(200, { 'content-type': 'application/x-ndjson' }).end(`${JSON.stringify(sent)}\n`);
+  });
+  using user = new CliUser(server.url);
+  const args = ['audit', 'organization', '--after', '2', '--event', 'team.created', '--actor', 'user1'];
+  const { code, stdout } = await user.run(args);
+  assert.equal(code, 0);
+  assert.deepEqual(JSON.parse(stdout), sent);
+  assert.equal(server.last.url, '/v1/organization/audit?after=2&event=team.created&actor=user1');
+  const refused = await user.run(['audit', 'organization', '--after', 'x']);
+  assert.match(refused.stderr, /--after: "x" is not the number of an entry/u);
+});

@@ -1,7 +1,7 @@
 import { open, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
-import type { AuditEntry } from '../../../sdk/src/index.ts';
+import type { AuditEntry, OrganizationAuditEntry } from '../../../sdk/src/index.ts';
 import { abortOnSignal, withSignals } from '../attach/signals.ts';
 import { VERDICT, verifyLog } from '../audit/verify-log.ts';
 import { Failure } from '../output/failure.ts';
@@ -16,13 +16,21 @@ interface DownloadOptions {
   head?: boolean;
 }
 
+interface OrganizationOptions {
+  output?: string;
+  head?: boolean;
+  after?: string;
+  event?: string;
+  actor?: string;
+}
+
 interface VerifyOptions {
   secretFile?: string;
   head?: string;
   prefix?: boolean;
 }
 
-/** Adds `audit get` and `audit verify`. `audit <sandbox>` is short for the former. */
+/** Adds `audit get`, `audit organization` and `audit verify`. `audit <sandbox>` is short for the former. */
 export function addAudit(program: Command): void {
   const audit = addCommand(program, {
     syntax: 'audit',
@@ -34,6 +42,7 @@ export function addAudit(program: Command): void {
     ],
   });
   addDownload(audit);
+  addOrganization(audit);
   addVerify(audit);
 }
 
@@ -69,20 +78,64 @@ function addDownload(audit: Command): void {
     );
 }
 
+function addOrganization(audit: Command): void {
+  addCommand(audit, {
+    syntax: 'organization',
+    summary: 'writes the audit log of the organization, one JSON object a line',
+    details:
+      'Changes of keys, members, teams, secrets, webhooks, registries, limits and credit, and sign-ins. The API key needs the ' +
+      'scope "full", and must not be limited to its team. With --event or --actor the log cannot be verified. The log of a ' +
+      'sandbox that is named "organization": coppice audit get organization.',
+    examples: [
+      'coppice audit organization -o organization.ndjson',
+      'coppice audit organization --event api_key.created | jq -r .data.name',
+      'coppice audit organization --head > head.json',
+    ],
+  })
+    .option('-o, --output <file>', 'writes to this file, which must not exist')
+    .option('--after <seq>', 'begins after the entry with this number')
+    .option('--event <name>', 'only entries of this event')
+    .option('--actor <id>', 'only entries that this person or API key caused')
+    .option('--head', 'writes number and hash of the last entry instead')
+    .action(
+      action<OrganizationOptions>(async (call) => {
+        const { output, head, after, event, actor } = call.options;
+        const { organization } = call.connect();
+        if (head === true) return call.out.event(await organization.auditHead());
+        const filter = { after: after === undefined ? undefined : readSeq(after), event, actor };
+        const read = (signal?: AbortSignal) => toLines(organization.audit({ ...filter, signal }));
+        if (output !== undefined) return writeNewFile(output, read, { keepsPart: false });
+        for await (const line of read()) await write(process.stdout, line);
+      }),
+    );
+}
+
+function readSeq(text: string): number {
+  if (/^\d{1,10}$/u.test(text)) return Number(text);
+  throw new Failure(`--after: "${text}" is not the number of an entry`);
+}
+
 function addVerify(audit: Command): void {
   addCommand(audit, {
     syntax: 'verify <file>',
     summary: 'verifies an audit log without the service',
     details:
-      'Exit code 0: the log is unchanged, 1: it is not, 2: it could not be checked. "-" reads standard input.',
+      'Exit code 0: the log is unchanged, 1: it is not, 2: it could not be checked. "-" reads standard input. The log of an ' +
+      'organization may have several secrets: its file has a line for each, with id, a space and the secret.',
     examples: [
       'coppice audit verify log.ndjson --secret-file secret --head head.json',
       'coppice audit get run0123 | coppice audit verify - --prefix',
     ],
   })
-    .option('--secret-file <file>', "file with the team's secret (default: COPPICE_TEAM_SECRET)")
+    .option(
+      '--secret-file <file>',
+      'file with the secret of the team or organization (default: COPPICE_TEAM_SECRET)',
+    )
     .option('--head <head>', '<seq>:<hmac>, or a file with the answer of "audit get --head"')
-    .option('--prefix', 'accepts a log that ends before the sandbox did')
+    .option(
+      '--prefix',
+      'accepts a log that may continue: that of an organization, or of a sandbox that has not ended',
+    )
     .action(
       action<VerifyOptions>(async (call) => {
         const { exitCode, message } = await verifyLog({ file: first(call), ...call.options });
@@ -97,9 +150,19 @@ function addVerify(audit: Command): void {
 }
 
 /** Returns the entries as the service sends them: their hashes cover these names. */
-async function* toLines(entries: AsyncIterable<AuditEntry>): AsyncGenerator<string> {
-  for await (const { seq, ts, sandboxId, event, data, hmac } of entries)
-    yield `${toVisibleJson({ seq, ts, sandbox_id: sandboxId, event, data, hmac })}\n`;
+async function* toLines(entries: AsyncIterable<AuditEntry | OrganizationAuditEntry>): AsyncGenerator<string> {
+  for await (const entry of entries) {
+    const { seq, ts, event, data, hmac } = entry;
+    const owner =
+      'sandboxId' in entry
+        ? { sandbox_id: entry.sandboxId }
+        : {
+            organization_id: entry.organizationId,
+            audit_key_id: entry.auditKeyId,
+            actor: entry.actor,
+          };
+    yield `${toVisibleJson({ seq, ts, ...owner, event, data, hmac })}\n`;
+  }
 }
 
 /**

@@ -97,6 +97,17 @@ export const AUDIT_EVENTS = {
     duration_ms: z.int(),
     start_seq: z.int().describe('The `seq` of the matching terminal.opened.'),
   }),
+  'ssh.opened': z.object({
+    user: z
+      .string()
+      .optional()
+      .describe('As in the request. Omitted without one: then it is the image’s USER.'),
+  }),
+  'ssh.closed': z.object({
+    exit_code: z.int().nullable().describe('Of the SSH server; null when its end was not observed.'),
+    duration_ms: z.int(),
+    start_seq: z.int().describe('The `seq` of the matching ssh.opened.'),
+  }),
   'file.upload': z.object({
     path: Path,
     size: Size.nullable().describe('null for an upload that is not complete.'),
@@ -177,7 +188,7 @@ export function isLastEvent(event: AuditEvent): boolean {
   return event === 'sandbox.destroyed' || event === 'sandbox.failed';
 }
 
-const AuditHmac = z.string().meta({ example: `sha256:${'0'.repeat(64)}` });
+export const AuditHmac = z.string().meta({ example: `sha256:${'0'.repeat(64)}` });
 
 /** One line of `GET /v1/runs/{id}/audit`. */
 export const AuditEntry = z
@@ -202,12 +213,12 @@ export const AuditHead = z
 export type AuditHead = z.infer<typeof AuditHead>;
 
 /** The database column is a 32-bit integer. */
-const MAX_SEQ = 2 ** 31 - 1;
+export const MAX_AUDIT_SEQ = 2 ** 31 - 1;
 
 export const AuditQuery = z.strictObject({
   follow: FlagText.describe('Keeps sending entries as they are written, until the sandbox has ended.'),
   head: FlagText.describe('Returns only the head: `seq` and `hmac` of the last entry.'),
-  after: boundedIntText(0, MAX_SEQ, 0).describe('Begins after the entry with this `seq`.'),
+  after: boundedIntText(0, MAX_AUDIT_SEQ, 0).describe('Begins after the entry with this `seq`.'),
 });
 export type AuditQuery = z.infer<typeof AuditQuery>;
 

@@ -73,6 +73,35 @@ export const TerminalResize = z
   .meta({ id: 'TerminalResize' });
 export type TerminalResize = z.infer<typeof TerminalResize>;
 
+/** Whose processes a connection of SSH starts, and where. The user name of the SSH client itself has no meaning. */
+export const SshQuery = ShellQuery;
+export type SshQuery = z.infer<typeof SshQuery>;
+
+/**
+ * Key type and key of an Ed25519 host key as in `known_hosts`: 4 + 11 bytes of the type, 4 + 32 bytes of the key. The
+ * guest writes it, and it becomes a line of a file of the client's SSH: nothing else may be in it.
+ */
+const HOST_KEY = /^ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}$/u;
+
+/** How an SSH client recognizes a sandbox. */
+export const SshHost = z
+  .object({
+    host_key: z
+      .string()
+      .regex(HOST_KEY)
+      .describe(
+        'Public host key, as in `known_hosts` after the name. Made in the sandbox; copies have their own.',
+      ),
+  })
+  .meta({ id: 'SshHost' });
+export type SshHost = z.infer<typeof SshHost>;
+
+/** The only text message of the service on `GET /v1/runs/{id}/ssh/ws`, the last one; binary messages are SSH. */
+export const SshEnd = z
+  .discriminatedUnion('type', [z.object({ type: z.literal('ssh_closed') }), StreamError])
+  .meta({ id: 'SshEnd' });
+export type SshEnd = z.infer<typeof SshEnd>;
+
 /** The only text message of the service on `GET /v1/runs/{id}/terminal`, the last one; binary messages are output. */
 export const TerminalEnd = z
   .discriminatedUnion('type', [z.object({ type: z.literal('exit'), code: z.int() }), StreamError])

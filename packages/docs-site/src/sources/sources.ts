@@ -1,6 +1,6 @@
 /** The Markdown files that become pages, and their places in the navigation. */
 import { existsSync, readdirSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { basename, join, posix } from 'node:path';
 
 export const SECTIONS = ['guides', 'api', 'reference', 'internals'] as const;
 export type Section = (typeof SECTIONS)[number];
@@ -57,6 +57,7 @@ const GROUPS: readonly Group[] = [
       'docs/guides/streams-and-ports.md',
       'docs/guides/fork-and-hibernate.md',
       'docs/guides/disks.md',
+      'docs/guides/docker.md',
       'docs/guides/network-and-credentials.md',
       'docs/guides/events.md',
     ],
@@ -65,6 +66,17 @@ const GROUPS: readonly Group[] = [
     section: 'guides',
     title: 'Uses',
     files: ['docs/guides/agents.md', 'docs/guides/ci.md', 'docs/guides/evaluate-with-forks.md'],
+  },
+  {
+    section: 'guides',
+    title: 'Examples',
+    files: [
+      'examples/README.md',
+      'examples/coding-agent/README.md',
+      'examples/best-of-n/README.md',
+      'examples/web-preview/README.md',
+      'examples/notebook/README.md',
+    ],
   },
   {
     section: 'guides',
@@ -144,6 +156,7 @@ const SHORT_TITLES: Readonly<Record<string, string>> = {
   'docs/guides/backup.md': 'Backup',
   'docs/guides/tls-and-proxies.md': 'TLS and proxies',
   'docs/decisions/README.md': 'All decisions',
+  'examples/README.md': 'All examples',
 };
 
 const PATHS: Readonly<Record<string, string>> = {
@@ -190,6 +203,7 @@ function buildSource(file: string, section: Section, group: string): Source {
 }
 
 function pathOf(file: string): string {
+  if (file.startsWith('examples/')) return `guides/${posix.dirname(file)}`;
   const path = file.startsWith('docs/') ? file.slice('docs/'.length) : basename(file);
   return PATHS[file] ?? path.slice(0, -'.md'.length);
 }

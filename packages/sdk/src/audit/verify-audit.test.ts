@@ -3,7 +3,8 @@ import { createHmac } from 'node:crypto';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { parseAuditLine, type AuditEntry } from './audit-entry.ts';
-import { verifyAudit, type AuditVerdict } from './verify-audit.ts';
+import type { AuditVerdict } from './audit-verdict.ts';
+import { verifyAudit } from './verify-audit.ts';
 
 const SECRET = `cts_${'s'.repeat(43)}`;
 const SANDBOX = 'run0123456789abcdef0123';

@@ -68,7 +68,7 @@ interface Repeatable {
  * A service in memory, for unit tests of programs that use the client. It replaces only HTTP: the client, its checks and
  * its errors are the real ones, and requests are checked by the schemas of the service. It has sandboxes with their
  * states and copies, snapshots, files, and commands whose results your test decides. All else rejects with code
- * `not_mocked`: shells, terminals, spawned commands, ports, disks, images, usage and the audit log.
+ * `not_mocked`: shells, terminals, SSH, spawned commands, ports, disks, images, usage and the audit logs.
  *
  * It has no virtual machines, no time limits and no quotas. Test what depends on these with a real service.
  *

@@ -17,6 +17,7 @@ import type { Preview, PreviewInfo, PreviewOptions } from './previews.ts';
 import type { SandboxFiles } from './sandbox-files.ts';
 import type { Shell, ShellOptions } from '../streams/shell.ts';
 import type { SpawnedCommand, SpawnOptions } from '../streams/spawned-command.ts';
+import type { SshConnection, SshOptions } from '../streams/ssh.ts';
 import type { Terminal, TerminalOptions } from '../streams/terminal.ts';
 import type { Ticket, TicketOptions } from '../streams/tickets.ts';
 
@@ -95,6 +96,26 @@ export interface SandboxGuest {
    * for await (const bytes of terminal) process.stdout.write(bytes);
    */
   terminal(options?: TerminalOptions): Promise<Terminal>;
+
+  /**
+   * Opens a connection to the SSH server of the sandbox, for a program that speaks SSH: `coppice ssh-proxy` connects it
+   * with the standard input and output of OpenSSH. No port is open for it, and it needs no other key than that of the
+   * API. Rejects with code `agent_outdated` for a sandbox of an older version of the service.
+   *
+   * @example
+   * await using connection = await sandbox.ssh();
+   * for await (const bytes of connection) process.stdout.write(bytes);
+   */
+  ssh(options?: SshOptions): Promise<SshConnection>;
+
+  /**
+   * Reads the public host key of the sandbox's SSH server, as in `known_hosts` after the name. Copies of a sandbox have
+   * their own.
+   *
+   * @example
+   * const line = `${sandbox.id} ${await sandbox.sshHostKey()}`;
+   */
+  sshHostKey(options?: CallOptions): Promise<string>;
 
   /**
    * Writes a file: it appears complete or not at all. Missing parent directories are created. They and the file belong

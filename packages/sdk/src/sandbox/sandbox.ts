@@ -55,6 +55,7 @@ import {
 import { SandboxFiles } from './sandbox-files.ts';
 import { openShell, type Shell, type ShellOptions } from '../streams/shell.ts';
 import { spawnCommand, type SpawnedCommand, type SpawnOptions } from '../streams/spawned-command.ts';
+import { openSsh, readSshHostKey, type SshConnection, type SshOptions } from '../streams/ssh.ts';
 import { openTerminal, type Terminal, type TerminalOptions } from '../streams/terminal.ts';
 import { createTicket, type Ticket, type TicketOptions } from '../streams/tickets.ts';
 import {
@@ -280,6 +281,14 @@ export class Sandbox implements SandboxLife, SandboxGuest, SandboxEgress, AsyncD
 
   async terminal(options: TerminalOptions = {}): Promise<Terminal> {
     return openTerminal(this.#transport, this.#path, options);
+  }
+
+  async ssh(options: SshOptions = {}): Promise<SshConnection> {
+    return openSsh(this.#transport, this.#path, options);
+  }
+
+  async sshHostKey(options: CallOptions = {}): Promise<string> {
+    return readSshHostKey(this.#transport, this.#path, options);
   }
 
   async upload(path: string, content: FileContent, options: UploadOptions = {}): Promise<UploadResult> {

@@ -79,7 +79,10 @@ export async function prepare(place: Place, code: string): Promise<Given> {
     ? await client.webhooks.create({ url: 'https://example.com/' })
     : undefined;
   if (uses(/registries\.delete/u)) await client.registries.set('ghcr.io', { username: 'a', password: 'b' });
-  if (uses(/audit\.ndjson/u)) await writeFile('audit.ndjson', await fetchLog(place, sandbox.id));
+  if (uses(/audit\.ndjson/u))
+    await writeFile('audit.ndjson', await fetchLog(place, `/v1/runs/${sandbox.id}/audit`));
+  if (uses(/organization\.ndjson/u))
+    await writeFile('organization.ndjson', await fetchLog(place, '/v1/organization/audit'));
   if (uses(/\/workspace/u))
     await Promise.all(
       FILES.map((file) => sandbox.upload(file, file.endsWith('.tar') ? 'x'.repeat(1_100_000) : 'text')),
@@ -112,9 +115,9 @@ async function prepareParts(sandbox: Sandbox, uses: (pattern: RegExp) => boolean
   return parts;
 }
 
-async function fetchLog({ baseUrl, apiKey }: Place, id: string): Promise<string> {
+async function fetchLog({ baseUrl, apiKey }: Place, path: string): Promise<string> {
   const headers = { authorization: `Bearer ${apiKey}` };
-  return (await fetch(`${baseUrl}/v1/runs/${id}/audit`, { headers })).text();
+  return (await fetch(`${baseUrl}${path}`, { headers })).text();
 }
 
 async function clear(client: Coppice): Promise<void> {

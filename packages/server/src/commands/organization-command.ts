@@ -1,8 +1,10 @@
 /** `coppice admin organization`, on the server itself. packages/cli starts it in the Node.js of the service. */
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { costCents } from '@coppice/contract';
 import { runCommand, UsageError } from './command-line.ts';
 import { loadConfig, type Config } from '../config/config.ts';
+import { OrganizationAudit } from '../control/audit/organization/organization-audit.ts';
 import { openDatabase, type Database } from '../control/db/database.ts';
 import { assertUpToDate } from '../control/schema/migrate.ts';
 import { reachDatabase } from '../control/db/reach-database.ts';
@@ -13,6 +15,8 @@ import {
   setLimits,
   type OrganizationSummary,
 } from '../control/operator/organization-desk.ts';
+import { MASTER_KEY_NAME, openMasterKeys } from '../control/secrets/master-key.ts';
+import { SecretBox } from '../control/secrets/secret-box.ts';
 import { hostMoment } from '../lib/host-clock.ts';
 import { createLog } from '../lib/log.ts';
 import { becomeServiceAccount } from '../service-account.ts';
@@ -57,7 +61,10 @@ function grant(args: string[]): Work {
     );
   const cents = readCents(amount);
   return async (db, config) => {
-    await grantByOperator(db, { organizationId, cents, note: values.note ?? '' });
+    await grantByOperator(
+      { db, audit: openAudit(config) },
+      { organizationId, cents, note: values.note ?? '' },
+    );
     const told = `${organizationId} is granted ${formatUsd(cents)} USD.`;
     return config.control.creditCents === undefined
       ? `${told} Credit has no consequences, because COPPICE_CREDIT_USD is not set.`
@@ -79,8 +86,8 @@ function limit(args: string[]): Work {
   const change = Object.fromEntries(
     named.map((name) => [name, readLimit(name, String(values[toOption(name)]))]),
   ) as Partial<OwnLimits>;
-  return async (db) => {
-    await setLimits(db, organizationId, change);
+  return async (db, config) => {
+    await setLimits({ db, audit: openAudit(config) }, organizationId, change);
     return `${organizationId}: ${describeLimits(change)}. In force within 10 s.`;
   };
 }
@@ -157,6 +164,12 @@ function formatTable(organizations: readonly OrganizationSummary[], hasCredit: b
         .trimEnd(),
     )
     .join('\n');
+}
+
+/** The log is keyed by a secret that is sealed with the service's master key. */
+function openAudit({ control }: Config): OrganizationAudit {
+  const { current, older } = openMasterKeys(join(control.dataDir, MASTER_KEY_NAME));
+  return new OrganizationAudit(new SecretBox(current, older));
 }
 
 async function run(work: Work): Promise<string> {

@@ -7,6 +7,7 @@ import type { ObjectStore } from '../lib/objects/object-store.ts';
 import { openObjectStore } from '../lib/objects/open-object-store.ts';
 import type { TlsPair } from '../lib/tls/tls-pair.ts';
 import { buildAccounts } from './accounts/accounts.ts';
+import { OrganizationAudit } from './audit/organization/organization-audit.ts';
 import { buildAuthenticator, type Authenticate } from './auth/authenticator.ts';
 import { bootstrapOrganization } from './accounts/bootstrap/bootstrap.ts';
 import type { Bootstrapped } from './accounts/bootstrap/bootstrapped.ts';
@@ -96,7 +97,7 @@ export async function startControl(
   const lock = stack.use(await lockDirectories('control', config));
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
-  const { db, events, webhooks, lease, databaseHealth } = storage;
+  const { db, events, webhooks, lease, databaseHealth, organizationAudit } = storage;
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
@@ -115,7 +116,7 @@ export async function startControl(
     stack,
     log,
   );
-  const shared = { rules, runner, idempotency, metrics, limits, documentation };
+  const shared = { db, organizationAudit, rules, runner, idempotency, metrics, limits, documentation };
   const parts = {
     ...access,
     ...live,
@@ -134,7 +135,7 @@ export async function startControl(
   const listening = await server.app.listen(config.listen);
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Last: a key made by a start that then fails would never be shown.
-  const bootstrap = await bootstrapOrganization(db, config);
+  const bootstrap = await bootstrapOrganization(db, organizationAudit, config);
   gate.open();
   log.info({ address, region: config.region, version: config.version }, 'control serves');
   stack.defer(() => lock.leave());
@@ -182,6 +183,7 @@ interface Storage {
   lease: DatabaseLease;
   databaseHealth: DatabaseHealth;
   secrets: SecretBox;
+  organizationAudit: OrganizationAudit;
   masterKey: Buffer;
   pool: PoolCounts;
 }
@@ -205,14 +207,16 @@ async function openStorage(
   const db = stack.adopt(opened, (open) => open.destroy());
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
   const secrets = new SecretBox(masterKey, older);
-  const sending = startWebhooks({ db, secrets, config, limits, clock, log }, stack);
+  const organizationAudit = new OrganizationAudit(secrets);
+  const sending = startWebhooks({ db, secrets, organizationAudit, config, limits, clock, log }, stack);
   const events = startEvents({ db, subscriber: sending.fanOut, clock, log }, stack);
   const { webhooks } = sending;
   const purged = [events.store, sending.purged];
-  return { db, events, webhooks, purged, lease, databaseHealth, secrets, masterKey, pool };
+  const records = { db, events, webhooks, organizationAudit };
+  return { ...records, purged, lease, databaseHealth, secrets, masterKey, pool };
 }
 
-interface AccessBase extends Pick<Storage, 'db' | 'masterKey'> {
+interface AccessBase extends Pick<Storage, 'db' | 'masterKey' | 'organizationAudit'> {
   gate: Gate;
   limits: ControlLimits;
   limitsOf: LimitsOf;
@@ -222,7 +226,7 @@ interface AccessBase extends Pick<Storage, 'db' | 'masterKey'> {
 /** Everything that decides who may call, and how often. */
 function openAccess(
   { region, signUp = 'invited' }: ControlConfig,
-  { db, masterKey, gate, limits, limitsOf, log }: AccessBase,
+  { db, masterKey, organizationAudit: audit, gate, limits, limitsOf, log }: AccessBase,
   stack: AsyncDisposableStack,
 ) {
   const tickets = new Tickets(masterKey);
@@ -234,7 +238,7 @@ function openAccess(
     keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
     keyEnds: stack.use(new KeyEnds(db, log)),
     keyUses: stack.use(new KeyUses(db, log)),
-    accounts: buildAccounts({ db, region, signUp }),
+    accounts: buildAccounts({ db, region, signUp, audit, log }, stack),
     openRequests: new OpenRequests(limitsOf),
     rateLimiter: new RateLimiter(limitsOf),
   };

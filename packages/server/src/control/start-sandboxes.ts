@@ -5,6 +5,7 @@ import type { ObjectStore } from '../lib/objects/object-store.ts';
 import { AuditArchive } from './audit/audit-archive.ts';
 import { AuditLog } from './audit/audit-log.ts';
 import { AuditStore } from './audit/audit-store.ts';
+import type { OrganizationAudit } from './audit/organization/organization-audit.ts';
 import { TeamSecrets } from './audit/team-secrets.ts';
 import { Billing } from './billing/billing.ts';
 import { Credit } from './billing/credit/credit.ts';
@@ -59,6 +60,7 @@ export interface SandboxesBase {
   /** Absolute path. */
   dataDir: string;
   limits: ControlLimits;
+  organizationAudit: OrganizationAudit;
   creditCents: number | undefined;
   rules: EgressRules;
   clock: Clock;
@@ -74,7 +76,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const limitsOf = ownLimits.of;
   const credit = new Credit({ db, clock, welcomeCents: creditCents });
   const store = new SandboxStore(db);
-  const registries = new Registries({ store: new RegistryStore(db), secrets, log });
+  const registries = openRegistries(base);
   const imageUses = new ImageUses(db, log);
   const builtImages = new BuiltImages({ db, runner: runner.images, log });
   const family = new FamilyStore(db);
@@ -136,6 +138,10 @@ async function openBuilds(
   return { contexts, imageBuilds, buildStore };
 }
 
+function openRegistries({ db, organizationAudit: audit, secrets, log }: SandboxesBase): Registries {
+  return new Registries({ db, audit, store: new RegistryStore(db), secrets, log });
+}
+
 function openAudit(
   { db, events, secrets, objects, clock, log }: SandboxesBase,
   stack: AsyncDisposableStack,
@@ -156,7 +162,7 @@ interface EgressParts {
 }
 
 function openEgress(
-  { db, secrets, rules, log }: SandboxesBase,
+  { db, secrets, organizationAudit, rules, log }: SandboxesBase,
   audit: AuditLog,
   find: FindSandbox,
 ): EgressParts {
@@ -166,7 +172,7 @@ function openEgress(
   const notes = new EgressNotes({ db, audit, log });
   const egressKeeper = new EgressKeeper(log);
   const tell = (ids: readonly string[]): Promise<void> => egressKeeper.tellAtOnce(ids, find);
-  const namedSecrets = new NamedSecrets({ store, secrets, tell });
+  const namedSecrets = new NamedSecrets({ db, audit: organizationAudit, store, secrets, tell });
   return { grants, notes, egressKeeper, named: { namedSecrets, secretValues } };
 }
 

@@ -14,6 +14,7 @@ from coppice._async.disks import AsyncDisks
 from coppice._async.events.event_stream import AsyncEventStream
 from coppice._async.events.webhooks import AsyncWebhooks
 from coppice._async.images import AsyncImages
+from coppice._async.organization import AsyncOrganization
 from coppice._async.paged_list import AsyncPagedList
 from coppice._async.registries import AsyncRegistries
 from coppice._async.runtime import StreamTransport
@@ -63,6 +64,8 @@ class AsyncCoppice(AsyncDisks):
     """Finds, lists, changes and deletes snapshots."""
     images: AsyncImages
     """Lists images and prepares them ahead of their first use."""
+    organization: AsyncOrganization
+    """Reads the audit log of your organization."""
     registries: AsyncRegistries
     """Stores credentials for private image registries."""
     secrets: AsyncSecrets
@@ -95,6 +98,7 @@ class AsyncCoppice(AsyncDisks):
         self.sandboxes = AsyncSandboxes(self._transport)
         self.snapshots = AsyncSnapshots(self._transport)
         self.images = AsyncImages(self._transport)
+        self.organization = AsyncOrganization(self._transport)
         self.registries = AsyncRegistries(self._transport)
         self.secrets = AsyncSecrets(self._transport)
         self.webhooks = AsyncWebhooks(self._transport)

@@ -20,6 +20,7 @@ from coppice._sync.disks import Disks
 from coppice._sync.events.event_stream import EventStream
 from coppice._sync.events.webhooks import Webhooks
 from coppice._sync.images import Images
+from coppice._sync.organization import Organization
 from coppice._sync.paged_list import PagedList
 from coppice._sync.registries import Registries
 from coppice._sync.runtime import StreamTransport
@@ -64,6 +65,8 @@ class Coppice(Disks):
     """Finds, lists, changes and deletes snapshots."""
     images: Images
     """Lists images and prepares them ahead of their first use."""
+    organization: Organization
+    """Reads the audit log of your organization."""
     registries: Registries
     """Stores credentials for private image registries."""
     secrets: Secrets
@@ -96,6 +99,7 @@ class Coppice(Disks):
         self.sandboxes = Sandboxes(self._transport)
         self.snapshots = Snapshots(self._transport)
         self.images = Images(self._transport)
+        self.organization = Organization(self._transport)
         self.registries = Registries(self._transport)
         self.secrets = Secrets(self._transport)
         self.webhooks = Webhooks(self._transport)

@@ -1,7 +1,10 @@
 /** The services behind the routes below `/account`. */
+import type { Logger } from 'pino';
+import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import type { Database } from '../db/database.ts';
 import { Access } from './organizations/access.ts';
 import { Invitations } from './organizations/invitations.ts';
+import { FailedSignIns } from './sign-in/failed-sign-ins.ts';
 import { LoginSessions } from './sign-in/login-sessions.ts';
 import { Members } from './organizations/members.ts';
 import { Organizations } from './organizations/organizations.ts';
@@ -25,21 +28,28 @@ export interface AccountsOptions {
   db: Database;
   region: string;
   signUp: SignUpMode;
+  audit: OrganizationAudit;
+  log: Pick<Logger, 'warn'>;
   now?: () => number;
 }
 
-export function buildAccounts({ db, region, signUp, now = Date.now }: AccountsOptions): Accounts {
-  const organizations = new Organizations({ db, region, signUp });
-  const invitations = new Invitations(db, now);
+/** Use the stack of the service: entries of failed sign-ins may still be written when it stops. */
+export function buildAccounts(
+  { db, region, signUp, audit, log, now = Date.now }: AccountsOptions,
+  stack: AsyncDisposableStack,
+): Accounts {
+  const organizations = new Organizations({ db, region, signUp, audit });
+  const invitations = new Invitations({ db, audit, now });
   const limits = new SignInLimits(now);
+  const failures = stack.use(new FailedSignIns({ db, audit, log, now }));
   return {
-    people: new People({ db, signUp, limits, organizations, invitations }),
-    sessions: new LoginSessions(db, now),
+    people: new People({ db, signUp, limits, audit, failures, organizations, invitations }),
+    sessions: new LoginSessions({ db, audit, now }),
     access: new Access(db),
     organizations,
-    members: new Members(db),
+    members: new Members(db, audit),
     invitations,
-    teams: new Teams(db),
-    keys: new TeamKeys(db, region),
+    teams: new Teams(db, audit),
+    keys: new TeamKeys({ db, region, audit }),
   };
 }

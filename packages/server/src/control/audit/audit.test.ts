@@ -329,7 +329,7 @@ test('a rotated secret keys the chains that begin after it, and earlier chains k
       .where('id', '=', id)
       .executeTakeFirstOrThrow();
     const secrets = openSecrets(db);
-    const rotated = await secrets.rotate(team_id);
+    const rotated = await db.transaction().execute((transaction) => secrets.rotate(transaction, team_id));
     assert.match(rotated.secret.reveal(), /^cts_[A-Za-z0-9_-]{43}$/u);
     assert.deepEqual((await secrets.list(team_id))[0]?.id, rotated.id);
     assert.equal((await secrets.ensure(team_id)).id, rotated.id);

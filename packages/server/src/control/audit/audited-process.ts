@@ -51,6 +51,14 @@ export function terminalNotes(command: string | undefined): ProcessNotes {
   };
 }
 
+/** Entries of an SSH connection. Its content is encrypted up to the guest, and not recorded. */
+export function sshNotes(user: string | undefined): ProcessNotes {
+  return {
+    opening: { event: 'ssh.opened', data: user === undefined ? {} : { user } },
+    closing: (end) => ({ event: 'ssh.closed', data: end }),
+  };
+}
+
 export class AuditedProcess {
   readonly #parts: AuditedProcessParts;
   readonly #notes: ProcessNotes;

@@ -78,12 +78,13 @@ export class TeamSecrets {
     return this.#keep(id, this.#open(row.sealed_secret, bindTeamSecret(owner, id)));
   }
 
-  /** Adds a newest secret. Existing chains keep theirs. Throws `not_found` if there is no such team. */
-  rotate(teamId: string): Promise<TeamSecret> {
-    return this.#db.transaction().execute(async (transaction) => {
-      const organizationId = await lockTeam(transaction, teamId);
-      return this.#add(transaction, { organizationId, teamId });
-    });
+  /**
+   * Adds a newest secret, in a transaction of the caller. Existing chains keep theirs. Throws `not_found` if there is no
+   * such team.
+   */
+  async rotate(transaction: Database, teamId: string): Promise<TeamSecret> {
+    const organizationId = await lockTeam(transaction, teamId);
+    return this.#add(transaction, { organizationId, teamId });
   }
 
   /** Lists a team's secrets, newest first. */

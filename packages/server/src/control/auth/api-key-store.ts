@@ -75,17 +75,18 @@ function toActiveKey({ id, organization_id, team_id, scope, team_only }: ActiveK
   };
 }
 
-/** Stores a key of a team. A stored key stays unchanged, revoked or not. */
+/** Stores a key of a team, and returns it. Undefined: it is stored already, and stays unchanged, revoked or not. */
 export async function ensureApiKey(
   db: Database,
   { organizationId, teamId }: Owner,
   key: string,
-): Promise<void> {
-  await db
+): Promise<Selectable<ApiKeyTable> | undefined> {
+  return db
     .insertInto('api_keys')
     .values({ ...newKeyRow({ organizationId, teamId }, key), name: 'first' })
     .onConflict((conflict) => conflict.column('sha256').doNothing())
-    .execute();
+    .returningAll()
+    .executeTakeFirst();
 }
 
 /** Builds the row of a new key. */

@@ -114,6 +114,8 @@ export class CommandWatch implements AsyncDisposable {
     return {
       [Symbol.dispose]: () => {
         this.#starting.delete(commandId);
+        // Its follower may have looked before the command had a row, and found none.
+        this.#open.add(id);
         this.follow(sandbox.row);
       },
     };
@@ -154,7 +156,9 @@ export class CommandWatch implements AsyncDisposable {
     follower.done = (running?.done ?? Promise.resolve())
       .then(() => this.#run(sandbox, follower))
       .finally(() => {
-        if (this.#followers.get(sandbox.id) === follower) this.#followers.delete(sandbox.id);
+        if (this.#followers.get(sandbox.id) !== follower) return;
+        this.#followers.delete(sandbox.id);
+        if (follower.isAgain && !follower.stop.signal.aborted) this.#start(sandbox);
       });
     this.#followers.set(sandbox.id, follower);
   }

@@ -109,6 +109,8 @@ const USES: (() => Promise<number>)[] = [
   () => call('GET', '/proxy/80/'),
   () => connect('/exec/ws', { command: 'x' }),
   () => connect('/shell', { type: 'shell_run', id: 'a', command: 'x' }),
+  () => call('GET', '/ssh'),
+  () => connect('/ssh/ws'),
   () => connect('/terminal', { type: 'resize', cols: 1, rows: 1 }),
 ];
 

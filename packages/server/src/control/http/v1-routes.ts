@@ -38,6 +38,7 @@ import { addGetAudit } from './endpoints/records/get-audit.ts';
 import { addGetCredentials } from './endpoints/network/get-credentials.ts';
 import { addGetNetwork } from './endpoints/network/get-network.ts';
 import { addGetMetrics } from './endpoints/runs/get-metrics.ts';
+import { addGetOrganizationAudit } from './endpoints/records/get-organization-audit.ts';
 import { addGetRun } from './endpoints/runs/get-run.ts';
 import { addGetStatement } from './endpoints/records/get-statement.ts';
 import { addGetTree } from './endpoints/runs/get-tree.ts';
@@ -61,6 +62,8 @@ import { addRestoreRun } from './endpoints/copies/restore-run.ts';
 import { addResumeRun } from './endpoints/copies/resume-run.ts';
 import { addRollbackRun } from './endpoints/copies/rollback-run.ts';
 import { addShellWebSocket } from './endpoints/exec/shell-websocket.ts';
+import { addGetSsh } from './endpoints/exec/get-ssh.ts';
+import { addSshWebSocket } from './endpoints/exec/ssh-websocket.ts';
 import { addTerminalWebSocket } from './endpoints/exec/terminal-websocket.ts';
 import { addDeleteSecret } from './endpoints/secrets/delete-secret.ts';
 import { addGetSecret } from './endpoints/secrets/get-secret.ts';
@@ -86,6 +89,7 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addGetStatement,
   addGetRun,
   addGetAudit,
+  addGetOrganizationAudit,
   addDeleteRun,
   addPatchRun,
   addForkRun,
@@ -139,6 +143,8 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addExecWebSocket,
   addShellWebSocket,
   addTerminalWebSocket,
+  addGetSsh,
+  addSshWebSocket,
   addCreateTicket,
   addPortProxy,
   addCreatePreview,

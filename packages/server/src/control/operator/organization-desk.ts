@@ -2,9 +2,10 @@
  * Lists organizations for an operator and sets their credit and limits. A running service applies changes within
  * seconds.
  */
-import { AppError } from '@coppice/contract';
+import { AppError, OPERATOR_ACTOR } from '@coppice/contract';
 import type { Insertable } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
+import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import { readAccounts } from '../billing/consumption/billing-accounts.ts';
 import { findCreditLeft, findSpent } from '../billing/credit/credit-balance.ts';
 import { grantCredit } from '../billing/credit/credit-store.ts';
@@ -47,29 +48,45 @@ export async function listOrganizations(db: Database, now: HostMoment): Promise<
   });
 }
 
+/** What a change by the operator needs. */
+export interface Desk {
+  db: Database;
+  audit: OrganizationAudit;
+}
+
 /** Grants credit; a negative amount takes some back. Throws `not_found`. */
 export async function grantByOperator(
-  db: Database,
+  { db, audit }: Desk,
   grant: { organizationId: string; cents: number; note: string },
 ): Promise<void> {
-  await requireOrganization(db, grant.organizationId);
-  await grantCredit(db, grant);
+  const { organizationId, cents } = grant;
+  await requireOrganization(db, organizationId);
+  await db.transaction().execute(async (transaction) => {
+    await grantCredit(transaction, grant);
+    // Without the operator's note, which tenants see nowhere else.
+    const notes = [{ event: 'credit.granted' as const, data: { cents } }];
+    await audit.write(transaction, { organizationId, by: OPERATOR_ACTOR, notes });
+  });
 }
 
 /** Changes only the limits that are named. Throws `not_found`. */
 export async function setLimits(
-  db: Database,
+  { db, audit }: Desk,
   organizationId: string,
   change: Partial<OwnLimits>,
 ): Promise<void> {
   await requireOrganization(db, organizationId);
   const unset = Object.fromEntries(LIMIT_NAMES.map((name) => [name, null])) as OwnLimits;
   const row: Insertable<OrganizationLimitsTable> = { organization_id: organizationId, ...unset, ...change };
-  await db
-    .insertInto('organization_limits')
-    .values(row)
-    .onConflict((conflict) => conflict.column('organization_id').doUpdateSet(change))
-    .execute();
+  await db.transaction().execute(async (transaction) => {
+    await transaction
+      .insertInto('organization_limits')
+      .values(row)
+      .onConflict((conflict) => conflict.column('organization_id').doUpdateSet(change))
+      .execute();
+    const notes = [{ event: 'limits.changed' as const, data: { ...change } }];
+    await audit.write(transaction, { organizationId, by: OPERATOR_ACTOR, notes });
+  });
 }
 
 async function requireOrganization(db: Database, id: string): Promise<void> {

@@ -3,6 +3,7 @@
  * listed.
  */
 import { sql } from 'kysely';
+import { bindOrganizationAuditSecret } from '../audit/organization/organization-secrets.ts';
 import { bindTeamSecret } from '../audit/team-secrets.ts';
 import type { Database } from '../db/database.ts';
 import { bindGrant } from '../egress/grants.ts';
@@ -43,6 +44,12 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     key: ['id', 'team_id'],
     through: { table: 'teams', column: 'team_id' },
     bind: (row) => bindTeamSecret({ organizationId: row.organization_id, teamId: nth(row, 1) }, nth(row, 0)),
+  },
+  {
+    table: 'organization_audit_secrets',
+    column: 'sealed_secret',
+    key: ['id'],
+    bind: (row) => bindOrganizationAuditSecret(row.organization_id, nth(row, 0)),
   },
   {
     table: 'sandbox_credentials',

@@ -5,7 +5,7 @@
  */
 import { constants, type ClientHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
-import { FileEntry, FilesCursor, UploadResult } from '@coppice/contract';
+import { FileEntry, FilesCursor, SshHost, UploadResult } from '@coppice/contract';
 import { z } from 'zod';
 import { EgressCounters, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import {
@@ -42,6 +42,7 @@ import { readLines } from './read-stream.ts';
 const DELETE_DEADLINE_MS = 30_000;
 const AGENT_HEAD_DEADLINE_MS = 30_000;
 const MAX_RESULT_BYTES = 64 << 10;
+const MAX_SSH_HOST_BYTES = 4096;
 /** Pages end after 4 MiB. An agent that was saved by an older version lists 100 000 entries at once, about 18 MB. */
 const MAX_LISTING_BYTES = 32 << 20;
 const MAX_LINE_BYTES = 1 << 20;
@@ -88,7 +89,7 @@ export interface FilesPage {
   cursor: string | undefined;
 }
 
-export type ProcessKind = 'exec' | 'shell' | 'terminal';
+export type ProcessKind = 'exec' | 'shell' | 'terminal' | 'ssh';
 
 export class RunnerClient {
   readonly captures: RunnerCaptures;
@@ -171,6 +172,12 @@ export class RunnerClient {
       isRepeatable: true,
     });
     return answer.stream;
+  }
+
+  /** Throws `agent_outdated` if the agent is of a version without SSH. */
+  readSshHost(id: string): Promise<SshHost> {
+    const request = { ...get(agentPath(id, 'ssh')), headDeadlineMs: AGENT_HEAD_DEADLINE_MS };
+    return readGuest(this.#connection, request, { schema: SshHost, maxBytes: MAX_SSH_HOST_BYTES });
   }
 
   async uploadFile(

@@ -1,6 +1,7 @@
 /** The logins of each organization at image registries. A change applies from the next create or build on. */
 import {
   AppError,
+  type AuditActor,
   isBuiltinImage,
   parseRegistryName,
   type ImageReference,
@@ -9,6 +10,8 @@ import {
 } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { Secret } from '../../lib/secret.ts';
+import type { Changed, OrganizationAudit } from '../audit/organization/organization-audit.ts';
+import type { Database } from '../db/database.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
 import type { RegistryRow, RegistryStore } from './registry-store.ts';
 
@@ -21,24 +24,37 @@ export interface RegistryLogin {
 const MAX_REGISTRIES = 100;
 
 export interface RegistriesParts {
+  db: Database;
+  audit: OrganizationAudit;
   store: RegistryStore;
   secrets: SecretBox;
   log: Logger;
 }
 
+/** The caller who changes a login, and the organization that has it. */
+interface Change {
+  organizationId: string;
+  by: AuditActor;
+}
+
 export class Registries {
+  readonly #db: Database;
+  readonly #audit: OrganizationAudit;
   readonly #store: RegistryStore;
   readonly #secrets: SecretBox;
   readonly #log: Logger;
 
-  constructor({ store, secrets, log }: RegistriesParts) {
+  constructor({ db, audit, store, secrets, log }: RegistriesParts) {
+    this.#db = db;
+    this.#audit = audit;
     this.#store = store;
     this.#secrets = secrets;
     this.#log = log;
   }
 
   /** Stores or replaces a login. `name` may be any spelling of the registry. */
-  async put(organizationId: string, name: string, request: PutRegistryRequest): Promise<RegistryRecord> {
+  async put(change: Change, name: string, request: PutRegistryRequest): Promise<RegistryRecord> {
+    const { organizationId } = change;
     const registry = parseRegistryName(name);
     const context = bindRegistryPassword(organizationId, registry);
     const row = {
@@ -48,7 +64,11 @@ export class Registries {
       sealed_password: this.#secrets.seal(new Secret(request.password), context),
       updated_at: Date.now(),
     };
-    const stored = await this.#store.put(row, MAX_REGISTRIES);
+    const stored = await this.#commit(change, async (store) => {
+      const result = await store.put(row, MAX_REGISTRIES);
+      const data = { registry, username: request.username };
+      return { result, notes: result ? [{ event: 'registry.stored', data }] : [] };
+    });
     if (stored !== undefined) return buildRegistryRecord(stored);
     throw new AppError(
       'capacity',
@@ -61,10 +81,18 @@ export class Registries {
     return (await this.#store.list(organizationId)).map(buildRegistryRecord);
   }
 
-  async remove(organizationId: string, name: string): Promise<void> {
+  async remove(change: Change, name: string): Promise<void> {
     const registry = parseRegistryName(name);
-    if (await this.#store.remove(organizationId, registry)) return;
+    const isRemoved = await this.#commit(change, async (store) => {
+      const result = await store.remove(change.organizationId, registry);
+      return { result, notes: result ? [{ event: 'registry.deleted', data: { registry } }] : [] };
+    });
+    if (isRemoved) return;
     throw new AppError('not_found', `there are no credentials for the registry ${JSON.stringify(registry)}`);
+  }
+
+  #commit<T>(change: Change, work: (store: RegistryStore) => Promise<Changed<T>>): Promise<T> {
+    return this.#audit.commit(this.#db, change, (transaction) => work(this.#store.within(transaction)));
   }
 
   /** Returns undefined for anonymous access. Throws `secret_unreadable` without the right master key. */

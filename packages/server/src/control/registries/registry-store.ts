@@ -12,29 +12,34 @@ export class RegistryStore {
     this.#db = db;
   }
 
-  /** Inserts or replaces. Returns undefined and changes nothing if the organization has `limit` other registries. */
+  within(transaction: Database): RegistryStore {
+    return new RegistryStore(transaction);
+  }
+
+  /**
+   * Inserts or replaces. Returns undefined and changes nothing if the organization has `limit` other registries. Call
+   * inside a transaction.
+   */
   async put(row: RegistryRow, limit: number): Promise<RegistryRow | undefined> {
-    return this.#db.transaction().execute(async (transaction) => {
-      await lockOrganization(transaction, row.organization_id);
-      const { count } = await transaction
-        .selectFrom('registry_credentials')
-        .select((select) => select.fn.countAll<number>().as('count'))
-        .where('organization_id', '=', row.organization_id)
-        .where('registry', '!=', row.registry)
-        .executeTakeFirstOrThrow();
-      if (count >= limit) return undefined;
-      const { username, sealed_password, updated_at } = row;
-      return transaction
-        .insertInto('registry_credentials')
-        .values(row)
-        .onConflict((conflict) =>
-          conflict
-            .columns(['organization_id', 'registry'])
-            .doUpdateSet({ username, sealed_password, updated_at }),
-        )
-        .returningAll()
-        .executeTakeFirstOrThrow();
-    });
+    await lockOrganization(this.#db, row.organization_id);
+    const { count } = await this.#db
+      .selectFrom('registry_credentials')
+      .select((select) => select.fn.countAll<number>().as('count'))
+      .where('organization_id', '=', row.organization_id)
+      .where('registry', '!=', row.registry)
+      .executeTakeFirstOrThrow();
+    if (count >= limit) return undefined;
+    const { username, sealed_password, updated_at } = row;
+    return this.#db
+      .insertInto('registry_credentials')
+      .values(row)
+      .onConflict((conflict) =>
+        conflict
+          .columns(['organization_id', 'registry'])
+          .doUpdateSet({ username, sealed_password, updated_at }),
+      )
+      .returningAll()
+      .executeTakeFirstOrThrow();
   }
 
   find(organizationId: string, registry: string): Promise<RegistryRow | undefined> {

@@ -3,6 +3,7 @@ import type { Kysely } from 'kysely';
 import type { Migration } from 'kysely/migration';
 import { accountsMigration } from '../accounts/accounts-migration.ts';
 import { auditMigration } from '../audit/audit-migration.ts';
+import { organizationAuditMigration } from '../audit/organization/organization-audit-migration.ts';
 import { billingMigration } from '../billing/billing-migration.ts';
 import { addDiskLimits, createDiskStorage } from '../billing/storage/storage-migration.ts';
 import { commandsMigration } from '../commands/commands-migration.ts';
@@ -101,5 +102,6 @@ export const MIGRATIONS: Record<string, Migration> = {
     },
   },
   '0022_named_secrets': namedSecretsMigration,
+  '0023_organization_audit': organizationAuditMigration,
   '0024_image_builds': builtImagesMigration,
 };

@@ -31,6 +31,10 @@ import type {
 } from '../events/event-tables.ts';
 import type { WebhookAttemptTable, WebhookDeliveryTable, WebhookTable } from '../webhooks/webhook-tables.ts';
 import type { AuditEntryTable } from '../audit/audit-tables.ts';
+import type {
+  OrganizationAuditEntryTable,
+  OrganizationAuditSecretTable,
+} from '../audit/organization/organization-audit-tables.ts';
 import type { BuiltImageTable, ImageBuildEventTable, ImageBuildTable } from '../images/built-image-tables.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
 import type { PreviewTable } from '../ports/preview-tables.ts';
@@ -50,6 +54,8 @@ export interface Tables {
   api_keys: ApiKeyTable;
   sandboxes: SandboxTable;
   audit_entries: AuditEntryTable;
+  organization_audit_secrets: OrganizationAuditSecretTable;
+  organization_audit_entries: OrganizationAuditEntryTable;
   idempotency_keys: IdempotencyKeyTable;
   registry_credentials: RegistryCredentialTable;
   image_uses: ImageUseTable;

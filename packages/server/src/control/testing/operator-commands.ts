@@ -6,7 +6,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { ControlConfig } from '../control-config.ts';
-import { waitFor, type ControlHarness } from './control-harness.ts';
+import { verifyOrganizationAudit } from '../../../../sdk/src/audit/verify-organization-audit.ts';
+import { INVITATION, waitFor, type ControlHarness } from './control-harness.ts';
+import { readOrganizationLog } from './organization-log.ts';
+import { AccountClient } from './requests/account-client.ts';
 
 const COMMANDS = {
   backup: 'commands/backup-command.ts',
@@ -93,4 +96,21 @@ export async function assertRestored(harness: ControlHarness, id: string): Promi
   const { body: listed } = await harness.call('GET', `/v1/runs/${id}/credentials`);
   assert.equal(listed[0].secret, 'kept');
   assert.equal((await harness.call('DELETE', `/v1/runs/${id}`)).status, 200);
+  await assertLogContinues(harness);
+}
+
+/** Entries from before the backup, and later ones, are one chain, keyed by the secret of the backup. */
+async function assertLogContinues(harness: ControlHarness): Promise<void> {
+  const owner = await AccountClient.signUp(harness, { invitation: INVITATION });
+  const path = `${owner.organization}/audit-secrets`;
+  const { body: listed } = await owner.call('GET', path);
+  assert.equal(listed.length, 1);
+  const { body: shown } = await owner.call('GET', `${path}/${listed[0].id}`);
+  const { body: head } = await harness.call('GET', '/v1/organization/audit?head=true');
+  const entries = await readOrganizationLog(harness);
+  const verdict = await verifyOrganizationAudit(entries, { [shown.id]: shown.secret }, { head });
+  assert.deepEqual(verdict, { valid: true, entries: entries.length, complete: true });
+  const kinds = new Set(entries.map(({ event }) => event));
+  for (const event of ['registry.stored', 'secret.stored', 'session.started'])
+    assert.ok(kinds.has(event), `${event} is in the log`);
 }

@@ -2,6 +2,7 @@ import type { SecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import { readTrust, SYSTEM_CERTIFICATES } from '../../lib/tls/trust.ts';
 import type { ControlConfig, ControlLimits } from '../control-config.ts';
+import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import type { Database } from '../db/database.ts';
 import type { SecretBox } from '../secrets/secret-box.ts';
 import type { Clock } from '../time/clock.ts';
@@ -15,6 +16,7 @@ import { Webhooks } from './webhooks.ts';
 export interface WebhooksBase {
   db: Database;
   secrets: SecretBox;
+  organizationAudit: OrganizationAudit;
   config: Pick<ControlConfig, 'webhookOpenRanges' | 'certificatesPath'>;
   limits: ControlLimits;
   clock: Clock;
@@ -30,7 +32,7 @@ interface StartedWebhooks {
 
 /** Begins to send webhooks. */
 export function startWebhooks(base: WebhooksBase, stack: AsyncDisposableStack): StartedWebhooks {
-  const { db, secrets, config, limits, clock, log } = base;
+  const { db, secrets, organizationAudit: audit, config, limits, clock, log } = base;
   const store = new WebhookStore(db);
   const deliveries = new DeliveryStore(db);
   const receivers = new Receivers(config.webhookOpenRanges ?? []);
@@ -47,7 +49,7 @@ export function startWebhooks(base: WebhooksBase, stack: AsyncDisposableStack): 
         log.warn({ err: error, webhook_id: id }, 'old deliveries are deleted later'),
       );
   return {
-    webhooks: new Webhooks({ ...parts, store, onDelivery }),
+    webhooks: new Webhooks({ ...parts, db, audit, store, onDelivery }),
     fanOut: new DeliveryFanOut({ webhooks: store, deliveries, clock, onDelivery, onCrowd }),
     purged: { purge: () => deliveries.purge(clock.wallMs()) },
   };

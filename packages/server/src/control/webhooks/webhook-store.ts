@@ -22,18 +22,18 @@ export class WebhookStore {
     return new WebhookStore(transaction);
   }
 
-  /** Returns undefined, and inserts nothing, if the organization has `limit` webhooks. */
-  insert(row: NewWebhookRow, limit: number): Promise<WebhookRow | undefined> {
-    return this.#db.transaction().execute(async (transaction) => {
-      await lockOrganization(transaction, row.organization_id);
-      const { count } = await transaction
-        .selectFrom('webhooks')
-        .select(({ fn }) => fn.countAll<number>().as('count'))
-        .where('organization_id', '=', row.organization_id)
-        .executeTakeFirstOrThrow();
-      if (count >= limit) return undefined;
-      return transaction.insertInto('webhooks').values(row).returningAll().executeTakeFirstOrThrow();
-    });
+  /**
+   * Returns undefined, and inserts nothing, if the organization has `limit` webhooks. Call inside a transaction.
+   */
+  async insert(row: NewWebhookRow, limit: number): Promise<WebhookRow | undefined> {
+    await lockOrganization(this.#db, row.organization_id);
+    const { count } = await this.#db
+      .selectFrom('webhooks')
+      .select(({ fn }) => fn.countAll<number>().as('count'))
+      .where('organization_id', '=', row.organization_id)
+      .executeTakeFirstOrThrow();
+    if (count >= limit) return undefined;
+    return this.#db.insertInto('webhooks').values(row).returningAll().executeTakeFirstOrThrow();
   }
 
   find(organizationId: string, id: string): Promise<WebhookRow | undefined> {

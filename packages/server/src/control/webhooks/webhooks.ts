@@ -1,14 +1,18 @@
 /** The webhooks of each organization, and their deliveries. */
 import {
   AppError,
+  type AuditActor,
   type CreatedWebhook,
   type CreateWebhookRequest,
   type DeliveryRecord,
+  type OrganizationAuditData,
   type PatchWebhookRequest,
   type RotateWebhookRequest,
   type WebhookRecord,
 } from '@coppice/contract';
 import { newId } from '../../lib/new-id.ts';
+import type { Changed, OrganizationAudit } from '../audit/organization/organization-audit.ts';
+import type { Database } from '../db/database.ts';
 import type { SecretBox } from '../secrets/secret-box.ts';
 import type { Clock } from '../time/clock.ts';
 import { toTimestamp } from '../time/timestamp.ts';
@@ -24,6 +28,8 @@ const MAX_TESTS = 10;
 
 export interface WebhooksParts {
   store: WebhookStore;
+  db: Database;
+  audit: OrganizationAudit;
   deliveries: DeliveryStore;
   receivers: Receivers;
   secrets: SecretBox;
@@ -45,21 +51,26 @@ export class Webhooks {
     this.#parts = parts;
   }
 
-  async create(organizationId: string, request: CreateWebhookRequest): Promise<CreatedWebhook> {
-    const { store, receivers, secrets, clock } = this.#parts;
+  async create(
+    organizationId: string,
+    request: CreateWebhookRequest,
+    by: AuditActor,
+  ): Promise<CreatedWebhook> {
+    const { receivers, secrets, clock } = this.#parts;
     const id = newId('hook');
     const secret = generateWebhookSecret();
-    const row = await store.insert(
-      {
-        ...request,
-        url: receivers.checkUrl(request.url),
-        id,
-        organization_id: organizationId,
-        sealed_secret: secrets.seal(secret, bindWebhookSecret(organizationId, id)),
-        created_at: clock.wallMs(),
-      },
-      MAX_WEBHOOKS,
-    );
+    const given = {
+      ...request,
+      url: receivers.checkUrl(request.url),
+      id,
+      organization_id: organizationId,
+      sealed_secret: secrets.seal(secret, bindWebhookSecret(organizationId, id)),
+      created_at: clock.wallMs(),
+    };
+    const row = await this.#commit(organizationId, by, async (store) => {
+      const result = await store.insert(given, MAX_WEBHOOKS);
+      return { result, notes: result ? [{ event: 'webhook.created', data: describeWebhook(result) }] : [] };
+    });
     if (row !== undefined) return { ...buildRecord(row), secret: secret.reveal() };
     throw new AppError(
       'capacity',
@@ -76,7 +87,7 @@ export class Webhooks {
   }
 
   /** Enabling it forgets why it was disabled, and sends what waits. A new URL has not failed yet. */
-  async patch(address: Address, request: PatchWebhookRequest): Promise<WebhookRecord> {
+  async patch(address: Address, request: PatchWebhookRequest, by: AuditActor): Promise<WebhookRecord> {
     const { url, types, description, enabled } = request;
     const change: WebhookUpdate = {
       ...(url === undefined ? {} : { url: this.#parts.receivers.checkUrl(url), failing_since: null }),
@@ -86,24 +97,37 @@ export class Webhooks {
       ...(enabled === true ? { disabled_reason: null, failing_since: null } : {}),
     };
     if (Object.keys(change).length === 0) return this.get(address);
-    const row = await this.#update(address, change);
+    const row = await this.#update(address, change, by);
     if (enabled === true) this.#parts.onDelivery();
     return buildRecord(row);
   }
 
-  async remove({ organizationId, id }: Address): Promise<void> {
-    if (!(await this.#parts.store.remove(organizationId, id))) throw noWebhook();
+  async remove({ organizationId, id }: Address, by: AuditActor): Promise<void> {
+    await this.#commit(organizationId, by, async (store) => {
+      if (!(await store.remove(organizationId, id))) throw noWebhook();
+      return { result: undefined, notes: [{ event: 'webhook.deleted', data: { id } }] };
+    });
   }
 
   /** Makes a new secret. Deliveries are signed with both until the overlap ends. */
-  async rotate(address: Address, { overlap_seconds }: RotateWebhookRequest): Promise<CreatedWebhook> {
-    const { store, secrets, clock } = this.#parts;
+  async rotate(
+    address: Address,
+    { overlap_seconds }: RotateWebhookRequest,
+    by: AuditActor,
+  ): Promise<CreatedWebhook> {
+    const { secrets, clock } = this.#parts;
+    const { organizationId, id } = address;
     const secret = generateWebhookSecret();
-    const row = await store.rotate(address, {
-      sealed: secrets.seal(secret, bindWebhookSecret(address.organizationId, address.id)),
+    const change = {
+      sealed: secrets.seal(secret, bindWebhookSecret(organizationId, id)),
       oldUntil: overlap_seconds > 0 ? clock.wallMs() + overlap_seconds * 1000 : null,
+    };
+    const row = await this.#commit(organizationId, by, async (store) => {
+      const result = await store.rotate(address, change);
+      if (result === undefined) throw noWebhook();
+      const data = { id, old_secret_until: toTimestamp(change.oldUntil) };
+      return { result, notes: [{ event: 'webhook.rotated', data }] };
     });
-    if (row === undefined) throw noWebhook();
     return { ...buildRecord(row), secret: secret.reveal() };
   }
 
@@ -167,15 +191,31 @@ export class Webhooks {
     return row;
   }
 
-  async #update({ organizationId, id }: Address, change: WebhookUpdate): Promise<WebhookRow> {
-    const row = await this.#parts.store.update(organizationId, id, change);
-    if (row === undefined) throw noWebhook();
-    return row;
+  #update({ organizationId, id }: Address, change: WebhookUpdate, by: AuditActor): Promise<WebhookRow> {
+    return this.#commit(organizationId, by, async (store) => {
+      const result = await store.update(organizationId, id, change);
+      if (result === undefined) throw noWebhook();
+      return { result, notes: [{ event: 'webhook.changed', data: describeWebhook(result) }] };
+    });
+  }
+
+  #commit<T>(
+    organizationId: string,
+    by: AuditActor,
+    change: (store: WebhookStore) => Promise<Changed<T>>,
+  ): Promise<T> {
+    const { db, audit, store } = this.#parts;
+    return audit.commit(db, { organizationId, by }, (transaction) => change(store.within(transaction)));
   }
 }
 
 const noWebhook = (): AppError => new AppError('not_found', 'there is no such webhook in this organization');
 const noDelivery = (): AppError => new AppError('not_found', 'there is no such delivery of this webhook');
+
+/** Returns what the audit log says of a webhook. Path and query of its URL may be secret. */
+function describeWebhook({ id, url, types, enabled }: WebhookRow): OrganizationAuditData<'webhook.created'> {
+  return { id, origin: new URL(url).origin, types, enabled };
+}
 
 function buildRecord(row: WebhookRow): WebhookRecord {
   const { id, url, types, description, enabled, disabled_reason } = row;

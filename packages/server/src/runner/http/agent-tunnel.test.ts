@@ -227,6 +227,8 @@ test('only statuses of the protocol and codes that an agent may use are passed o
     [400, '{"code":"no_such_code","message":"m"}', [502, 'guest_unreachable']],
     [500, '{"code":"file_error","message":"m (EIO)"}', [400, 'file_error']],
     [404, '{"code":"file_not_found","message":"m"}', [404, 'file_not_found']],
+    // An older agent has no such route.
+    [404, '{"code":"not_found","message":"m"}', [409, 'agent_outdated']],
   ];
   for (const [status, text, expected] of answers) {
     const received = await ask((stream) => {

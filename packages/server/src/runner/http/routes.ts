@@ -99,13 +99,14 @@ const ROUTES: readonly Route[] = [
   [
     ['POST'],
     '/vms/:vm/agent/:route',
-    (parts, exchange) => joinAgent(parts, exchange, ['exec', 'shell', 'terminal', 'tunnel', 'commands']),
+    (parts, exchange) =>
+      joinAgent(parts, exchange, ['exec', 'shell', 'terminal', 'ssh', 'tunnel', 'commands']),
   ],
   [['PUT'], '/vms/:vm/agent/:route', (parts, exchange) => joinAgent(parts, exchange, ['files'])],
   [
     ['GET'],
     '/vms/:vm/agent/:route',
-    (parts, exchange) => joinAgent(parts, exchange, ['files', 'list', 'metrics', 'commands']),
+    (parts, exchange) => joinAgent(parts, exchange, ['files', 'list', 'metrics', 'commands', 'ssh']),
   ],
   [
     ['GET'],

@@ -11,18 +11,22 @@ import {
   startHarness,
   type ControlHarness,
 } from '../../testing/control-harness.ts';
+import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
+import { openOrganizationAudit } from '../../testing/organization-log.ts';
 import { bootstrapOrganization } from './bootstrap.ts';
 import { bootstrapFile, type Bootstrapped } from './bootstrapped.ts';
 
 let harness: ControlHarness;
+let audit: OrganizationAudit;
 before(async () => {
   harness = await startHarness();
+  audit = openOrganizationAudit(harness);
 });
 after(() => harness[Symbol.asyncDispose]());
 
 test('a start creates and shows an invitation while the first organization has no owner and no open invitation', async () => {
   await using db = harness.openDatabase();
-  const start = () => bootstrapOrganization(db, { region: 'us' });
+  const start = () => bootstrapOrganization(db, audit, { region: 'us' });
   assert.deepEqual(await start(), {});
   await db.updateTable('invitations').set({ expires_at: 1 }).execute();
   const { invitation = '', ...rest } = await start();
@@ -37,7 +41,7 @@ test('a configured invitation is created once, whatever happens to it later', as
   await using db = harness.openDatabase();
   const given = `inv_${'g'.repeat(43)}`;
   const start = () =>
-    bootstrapOrganization(db, { region: 'us', bootstrapKey: API_KEY, bootstrapInvitation: given });
+    bootstrapOrganization(db, audit, { region: 'us', bootstrapKey: API_KEY, bootstrapInvitation: given });
   assert.deepEqual(await start(), {});
   const owner = await AccountClient.signUp(harness, { invitation: given });
   const again = { email: 'again@example.test', invitation: given };
@@ -49,7 +53,7 @@ test('a configured invitation is created once, whatever happens to it later', as
 test('the next start does not recreate a configured invitation that an owner has revoked', async () => {
   await using db = harness.openDatabase();
   const given = `inv_${'h'.repeat(43)}`;
-  const start = () => bootstrapOrganization(db, { region: 'us', bootstrapInvitation: given });
+  const start = () => bootstrapOrganization(db, audit, { region: 'us', bootstrapInvitation: given });
   await start();
   const first = await db.selectFrom('organizations').select('id').where('is_first', '=', true).execute();
   assert.equal(first.length, 1);
@@ -59,7 +63,7 @@ test('the next start does not recreate a configured invitation that an owner has
     .orderBy('created_at', 'desc')
     .executeTakeFirstOrThrow();
   const second = `inv_${'i'.repeat(42)}j`;
-  await bootstrapOrganization(db, { region: 'us', bootstrapInvitation: second });
+  await bootstrapOrganization(db, audit, { region: 'us', bootstrapInvitation: second });
   const owner = await AccountClient.signUp(harness, { invitation: second });
   assert.equal((await owner.call('DELETE', `${owner.organization}/invitations/${id}`)).status, 204);
   await start();

@@ -1,39 +1,51 @@
 /** Invitations to own the first organization, with which the first person signs up. */
 import { DEFAULT_INVITATION_S } from '@coppice/contract';
 import { newId } from '../../../lib/new-id.ts';
+import type { OrganizationNote } from '../../audit/organization/organization-entry.ts';
 import type { Database } from '../../db/database.ts';
 import { generateInvitation, hashInvitation } from '../organizations/invitation-token.ts';
 
 /** Creates an owner's invitation. Returns undefined if the organization has an owner or an open invitation for one. */
-export async function inviteFirstOwner(db: Database, organizationId: string): Promise<string | undefined> {
+export async function inviteFirstOwner(
+  db: Database,
+  organizationId: string,
+): Promise<{ invitation: string; note: OrganizationNote } | undefined> {
   const isOwned = await hasOwner(db, organizationId);
   if (isOwned || (await hasOpenInvitation(db, organizationId))) return undefined;
   const invitation = generateInvitation();
-  await ensureInvitation(db, organizationId, invitation);
-  return invitation;
+  const [note] = await ensureInvitation(db, organizationId, invitation);
+  return note && { invitation, note };
 }
 
-/** Stores an owner's invitation with this token. A stored invitation stays unchanged, accepted or not. */
+/**
+ * Stores an owner's invitation with this token, and returns the audit entry to write. A stored invitation stays
+ * unchanged, accepted or not, and needs none.
+ */
 export async function ensureInvitation(
   db: Database,
   organizationId: string,
   invitation: string,
-): Promise<void> {
+): Promise<OrganizationNote[]> {
   const now = Date.now();
-  await db
+  const id = newId('inv');
+  const expires_at = now + DEFAULT_INVITATION_S * 1000;
+  const { numInsertedOrUpdatedRows } = await db
     .insertInto('invitations')
     .values({
-      id: newId('inv'),
+      id,
       organization_id: organizationId,
       email: null,
       role: 'owner',
       sha256: hashInvitation(invitation),
       created_at: now,
-      expires_at: now + DEFAULT_INVITATION_S * 1000,
+      expires_at,
       accepted_at: null,
     })
     .onConflict((conflict) => conflict.column('sha256').doNothing())
-    .execute();
+    .executeTakeFirst();
+  if (numInsertedOrUpdatedRows !== 1n) return [];
+  const data = { id, role: 'owner' as const, email: null, expires_at: new Date(expires_at).toISOString() };
+  return [{ event: 'invitation.created', data }];
 }
 
 async function hasOwner(db: Database, organizationId: string): Promise<boolean> {

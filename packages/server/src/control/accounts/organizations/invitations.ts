@@ -1,6 +1,7 @@
 /** Invitations to an organization: a token, shown once, that makes one person a member. */
 import {
   AppError,
+  type AuditActor,
   type CreatedInvitation,
   type CreateInvitationRequest,
   type InvitationRecord,
@@ -8,6 +9,7 @@ import {
 } from '@coppice/contract';
 import type { Selectable } from 'kysely';
 import { newId } from '../../../lib/new-id.ts';
+import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { Database } from '../../db/database.ts';
 import type { InvitationTable } from '../account-tables.ts';
 import { generateInvitation, hashInvitation } from './invitation-token.ts';
@@ -17,20 +19,30 @@ const MAX_OPEN = 1000;
 export interface Invited {
   userId: string;
   email: string;
+  clientAddress: string;
+}
+
+export interface InvitationsParts {
+  db: Database;
+  audit: OrganizationAudit;
+  now: () => number;
 }
 
 export class Invitations {
   readonly #db: Database;
+  readonly #audit: OrganizationAudit;
   readonly #now: () => number;
 
-  constructor(db: Database, now: () => number) {
+  constructor({ db, audit, now }: InvitationsParts) {
     this.#db = db;
+    this.#audit = audit;
     this.#now = now;
   }
 
   async create(
     organizationId: string,
     { role, email, expires_in }: CreateInvitationRequest,
+    by: AuditActor,
   ): Promise<CreatedInvitation> {
     if ((await this.list(organizationId)).length >= MAX_OPEN)
       throw new AppError('rate_limited', `${MAX_OPEN} invitations are open, which is the limit; revoke some`);
@@ -46,8 +58,14 @@ export class Invitations {
       expires_at: now + expires_in * 1000,
       accepted_at: null,
     };
-    await this.#db.insertInto('invitations').values(row).execute();
-    return { ...toRecord(row), invitation };
+    const record = toRecord(row);
+    const { created_at: _, ...data } = record;
+    await this.#db.transaction().execute(async (transaction) => {
+      await transaction.insertInto('invitations').values(row).execute();
+      const notes = [{ event: 'invitation.created' as const, data }];
+      await this.#audit.write(transaction, { organizationId, by, notes });
+    });
+    return { ...record, invitation };
   }
 
   /** Lists the invitations that can still be accepted, newest first. */
@@ -65,18 +83,22 @@ export class Invitations {
   }
 
   /** Expires an invitation. Its row stays, so that the next start does not recreate a configured one. */
-  async revoke(organizationId: string, id: string): Promise<void> {
+  async revoke(organizationId: string, id: string, by: AuditActor): Promise<void> {
     const now = this.#now();
-    const { numUpdatedRows } = await this.#db
-      .updateTable('invitations')
-      .set({ expires_at: now })
-      .where('organization_id', '=', organizationId)
-      .where('id', '=', id)
-      .where('accepted_at', 'is', null)
-      .where('expires_at', '>', now)
-      .executeTakeFirst();
-    if (numUpdatedRows === 0n)
-      throw new AppError('not_found', 'there is no such invitation that could still be accepted');
+    await this.#db.transaction().execute(async (transaction) => {
+      const { numUpdatedRows } = await transaction
+        .updateTable('invitations')
+        .set({ expires_at: now })
+        .where('organization_id', '=', organizationId)
+        .where('id', '=', id)
+        .where('accepted_at', 'is', null)
+        .where('expires_at', '>', now)
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n)
+        throw new AppError('not_found', 'there is no such invitation that could still be accepted');
+      const notes = [{ event: 'invitation.revoked' as const, data: { id } }];
+      await this.#audit.write(transaction, { organizationId, by, notes });
+    });
   }
 
   /** Throws `invalid_request` unless `email` can accept the invitation. */
@@ -89,8 +111,16 @@ export class Invitations {
   }
 
   /** Accepts within `transaction`. Of two concurrent accepts, one throws `invalid_request`. */
-  async acceptIn(transaction: Database, invitation: string, { userId, email }: Invited): Promise<void> {
-    const { id, organization_id, role } = await this.#findOpen(transaction, invitation, email);
+  async acceptIn(
+    transaction: Database,
+    invitation: string,
+    { userId, email, clientAddress }: Invited,
+  ): Promise<void> {
+    const {
+      id,
+      organization_id: organizationId,
+      role,
+    } = await this.#findOpen(transaction, invitation, email);
     const now = this.#now();
     const { numUpdatedRows } = await transaction
       .updateTable('invitations')
@@ -99,7 +129,14 @@ export class Invitations {
       .where('accepted_at', 'is', null)
       .executeTakeFirst();
     if (numUpdatedRows === 0n) throw unusable('it was accepted before');
-    await addMember(transaction, { organizationId: organization_id, userId, role });
+    await addMember(transaction, { organizationId, userId, role });
+    const by: AuditActor = { type: 'user', id: userId, address: clientAddress };
+    const data = { user_id: userId, email, role, invitation_id: id };
+    await this.#audit.write(transaction, {
+      organizationId,
+      by,
+      notes: [{ event: 'member.joined', data }],
+    });
   }
 
   async #findOpen(db: Database, invitation: string, email: string): Promise<Selectable<InvitationTable>> {

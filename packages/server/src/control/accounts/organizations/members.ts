@@ -1,13 +1,29 @@
 /** Members of organizations. An organization never loses its last owner. */
-import { AppError, type MemberRecord, type Role } from '@coppice/contract';
+import { AppError, type AuditActor, type MemberRecord, type Role } from '@coppice/contract';
+import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
+import type { OrganizationNote } from '../../audit/organization/organization-entry.ts';
 import type { Database } from '../../db/database.ts';
 import { lockOrganization } from './lock-organization.ts';
+
+/** The person and the organization of a membership. */
+export interface Membership {
+  organizationId: string;
+  userId: string;
+}
+
+interface CurrentMember {
+  role: Role;
+  email: string;
+}
 
 export class Members {
   readonly #db: Database;
 
-  constructor(db: Database) {
+  readonly #audit: OrganizationAudit;
+
+  constructor(db: Database, audit: OrganizationAudit) {
     this.#db = db;
+    this.#audit = audit;
   }
 
   /** Lists members in the order in which they joined. */
@@ -29,8 +45,9 @@ export class Members {
     }));
   }
 
-  async changeRole(organizationId: string, userId: string, role: Role): Promise<void> {
-    await this.#change(organizationId, userId, async (transaction, current) => {
+  async changeRole(membership: Membership, role: Role, by: AuditActor): Promise<void> {
+    const { organizationId, userId } = membership;
+    await this.#change(membership, by, async (transaction, { role: current, email }) => {
       if (current === 'owner' && role !== 'owner')
         await assertOtherOwner(transaction, organizationId, userId);
       await transaction
@@ -39,12 +56,16 @@ export class Members {
         .where('organization_id', '=', organizationId)
         .where('user_id', '=', userId)
         .execute();
+      if (current === role) return [];
+      const data = { user_id: userId, email, role, previous: current };
+      return [{ event: 'member.role_changed', data }];
     });
   }
 
   /** Removes the person from the organization and from its teams. The teams' keys stay. */
-  async remove(organizationId: string, userId: string): Promise<void> {
-    await this.#change(organizationId, userId, async (transaction, current) => {
+  async remove(membership: Membership, by: AuditActor): Promise<void> {
+    const { organizationId, userId } = membership;
+    await this.#change(membership, by, async (transaction, { role: current, email }) => {
       if (current === 'owner') await assertOtherOwner(transaction, organizationId, userId);
       // Deleted first: adding the person to a team holds a lock on this row until that is committed.
       await transaction
@@ -59,26 +80,29 @@ export class Members {
           teams.selectFrom('teams').select('id').where('organization_id', '=', organizationId),
         )
         .execute();
+      return [{ event: 'member.removed', data: { user_id: userId, email, role: current } }];
     });
   }
 
   /** Serializes changes of an organization's members, so that its last two owners cannot leave at the same time. */
   async #change(
-    organizationId: string,
-    userId: string,
-    change: (transaction: Database, current: Role) => Promise<void>,
+    { organizationId, userId }: Membership,
+    by: AuditActor,
+    change: (transaction: Database, current: CurrentMember) => Promise<OrganizationNote[]>,
   ): Promise<void> {
     await this.#db.transaction().execute(async (transaction) => {
       await lockOrganization(transaction, organizationId);
       const found = await transaction
         .selectFrom('memberships')
-        .select('role')
+        .innerJoin('users', 'users.id', 'memberships.user_id')
+        .select(['role', 'email'])
         .where('organization_id', '=', organizationId)
         .where('user_id', '=', userId)
         .executeTakeFirst();
       if (found === undefined)
         throw new AppError('not_found', 'there is no such member of this organization');
-      await change(transaction, found.role);
+      const notes = await change(transaction, found);
+      await this.#audit.write(transaction, { organizationId, by, notes });
     });
   }
 }

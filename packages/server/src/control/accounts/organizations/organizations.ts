@@ -1,7 +1,15 @@
 /** Organizations and their members. Each organization always has an owner. */
-import { AppError, type AccountRecord, type OrganizationRecord, type Role } from '@coppice/contract';
+import {
+  AppError,
+  type AccountRecord,
+  type AuditActor,
+  type OrganizationRecord,
+  type Role,
+} from '@coppice/contract';
+import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { Database } from '../../db/database.ts';
 import { noOrganization } from './access.ts';
+import type { Invited } from './invitations.ts';
 import { insertOrganization } from './organization-store.ts';
 import type { SignUpMode } from './people.ts';
 
@@ -12,6 +20,7 @@ export interface OrganizationsParts {
   db: Database;
   region: string;
   signUp: SignUpMode;
+  audit: OrganizationAudit;
 }
 
 export class Organizations {
@@ -22,7 +31,7 @@ export class Organizations {
   }
 
   /** Creates an organization. If sign-up is by invitation, throws `forbidden` unless the person owns the first one. */
-  async create(userId: string, name: string): Promise<OrganizationRecord> {
+  async create({ userId, email, clientAddress }: Invited, name: string): Promise<OrganizationRecord> {
     const { db, signUp } = this.#parts;
     const isOperator = await ownsFirst(db, userId);
     if (signUp === 'invited' && !isOperator)
@@ -36,13 +45,17 @@ export class Organizations {
       const owned = await countOwned(transaction, userId);
       if (owned >= MAX_OWNED && !isOperator)
         throw new AppError('rate_limited', `you own ${owned} organizations, which is the limit`);
-      return this.insertOwned(transaction, name, userId);
+      return this.insertOwned(transaction, name, { userId, email, clientAddress });
     });
     return this.get(userId, id);
   }
 
   /** Creates an organization that the person owns, and returns its id. Call inside a transaction. */
-  async insertOwned(transaction: Database, name: string, userId: string): Promise<string> {
+  async insertOwned(
+    transaction: Database,
+    name: string,
+    { userId, email, clientAddress }: Invited,
+  ): Promise<string> {
     const owner = await insertOrganization(transaction, { name, region: this.#parts.region });
     if (owner === undefined) throw new Error('a new organization was mistaken for the first one');
     const { organizationId } = owner;
@@ -51,6 +64,15 @@ export class Organizations {
       .insertInto('memberships')
       .values({ organization_id: organizationId, user_id: userId, role: 'owner', created_at })
       .execute();
+    const by: AuditActor = { type: 'user', id: userId, address: clientAddress };
+    await this.#parts.audit.write(transaction, {
+      organizationId,
+      by,
+      notes: [
+        { event: 'organization.created', data: { name } },
+        { event: 'member.joined', data: { user_id: userId, email, role: 'owner', invitation_id: null } },
+      ],
+    });
     return organizationId;
   }
 
@@ -67,12 +89,19 @@ export class Organizations {
     return { ...row, created_at: new Date(row.created_at).toISOString() };
   }
 
-  async rename(organizationId: string, name: string): Promise<void> {
-    await this.#parts.db
-      .updateTable('organizations')
-      .set({ name })
-      .where('id', '=', organizationId)
-      .execute();
+  async rename(organizationId: string, name: string, by: AuditActor): Promise<void> {
+    const { db, audit } = this.#parts;
+    await db.transaction().execute(async (transaction) => {
+      const { numUpdatedRows } = await transaction
+        .updateTable('organizations')
+        .set({ name })
+        .where('id', '=', organizationId)
+        .where('name', '!=', name)
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) return;
+      const notes = [{ event: 'organization.renamed' as const, data: { name } }];
+      await audit.write(transaction, { organizationId, by, notes });
+    });
   }
 
   /**

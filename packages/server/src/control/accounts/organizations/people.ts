@@ -1,14 +1,17 @@
 /** People: sign-up, sign-in and passwords. */
 import {
   AppError,
+  type AuditActor,
   type ChangePasswordRequest,
   type SignInRequest,
   type SignUpRequest,
 } from '@coppice/contract';
 import { newId } from '../../../lib/new-id.ts';
+import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { Database } from '../../db/database.ts';
 import type { Invitations } from './invitations.ts';
 import type { Organizations } from './organizations.ts';
+import type { FailedSignIns } from '../sign-in/failed-sign-ins.ts';
 import { hashPassword, pretendToVerify, verifyPassword } from '../sign-in/password-hash.ts';
 import type { SignInLimits } from '../sign-in/sign-in-limits.ts';
 
@@ -19,6 +22,8 @@ export interface PeopleParts {
   db: Database;
   signUp: SignUpMode;
   limits: SignInLimits;
+  audit: OrganizationAudit;
+  failures: FailedSignIns;
   organizations: Organizations;
   invitations: Invitations;
 }
@@ -48,9 +53,10 @@ export class People {
     const passwordHash = await hashPassword(request.password);
     return db.transaction().execute(async (transaction) => {
       const userId = await insertUser(transaction, { ...request, passwordHash });
-      if (invitation !== undefined)
-        await invitations.acceptIn(transaction, invitation, { userId, email: request.email });
-      else if (organization !== undefined) await organizations.insertOwned(transaction, organization, userId);
+      const invited = { userId, email: request.email, clientAddress };
+      if (invitation !== undefined) await invitations.acceptIn(transaction, invitation, invited);
+      else if (organization !== undefined)
+        await organizations.insertOwned(transaction, organization, invited);
       return userId;
     });
   }
@@ -60,26 +66,37 @@ export class People {
    * and for a wrong password.
    */
   async signIn({ email, password }: SignInRequest, clientAddress: string): Promise<string> {
-    const { db, limits } = this.#parts;
+    const { db, limits, failures } = this.#parts;
     const attempt = limits.takeSignIn(email.toLowerCase(), clientAddress);
     const user = await findUser(db, 'email', email.toLowerCase());
     if (user === undefined) await pretendToVerify(password);
-    if (user === undefined || !(await this.#isRight(user, password)))
+    if (user === undefined || !(await this.#isRight(user, password))) {
+      if (user !== undefined) failures.note(user.id, clientAddress);
       throw new AppError('unauthorized', 'the e-mail address or the password is wrong');
+    }
     attempt.giveBack();
+    failures.settle(user.id);
     return user.id;
   }
 
   async changePassword(userId: string, request: ChangePasswordRequest, clientAddress: string): Promise<void> {
-    const { db, limits } = this.#parts;
+    const { db, limits, audit, failures } = this.#parts;
     const user = await findUser(db, 'id', userId);
     if (user === undefined) throw new AppError('unauthorized', 'not signed in');
     assertNotEmail(request.new_password, user.email, 'new_password');
     const attempt = limits.takeSignIn(user.email, clientAddress);
-    if (!(await this.#isRight(user, request.current_password)))
+    if (!(await this.#isRight(user, request.current_password))) {
+      failures.note(userId, clientAddress);
       throw new AppError('invalid_request', 'current_password: is wrong');
+    }
     attempt.giveBack();
-    await setPassword(db, userId, await hashPassword(request.new_password));
+    const passwordHash = await hashPassword(request.new_password);
+    const by: AuditActor = { type: 'user', id: userId, address: clientAddress };
+    await db.transaction().execute(async (transaction) => {
+      await setPassword(transaction, userId, passwordHash);
+      const notes = [{ event: 'password.changed' as const, data: { user_id: userId } }];
+      await audit.writeForMember(transaction, userId, { by, notes });
+    });
   }
 
   async #isRight(user: StoredUser, password: string): Promise<boolean> {

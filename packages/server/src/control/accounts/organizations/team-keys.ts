@@ -2,12 +2,16 @@
 import {
   AppError,
   generateApiKey,
+  type AuditActor,
   type ApiKeyRecord,
   type CreateApiKeyRequest,
   type CreatedApiKey,
+  type OrganizationAuditData,
   type RotateApiKeyRequest,
 } from '@coppice/contract';
 import type { Selectable } from 'kysely';
+import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
+import type { OrganizationNote } from '../../audit/organization/organization-entry.ts';
 import { isActiveKey, newKeyRow } from '../../auth/api-key-store.ts';
 import type { Database } from '../../db/database.ts';
 import { toTimestamp } from '../../time/timestamp.ts';
@@ -20,19 +24,30 @@ const MAX_LISTED = 1000;
 
 type Row = Selectable<ApiKeyTable>;
 
+export interface TeamKeysParts {
+  db: Database;
+  region: string;
+  audit: OrganizationAudit;
+}
+
 export class TeamKeys {
   readonly #db: Database;
   readonly #region: string;
+  readonly #audit: OrganizationAudit;
 
-  constructor(db: Database, region: string) {
+  constructor({ db, region, audit }: TeamKeysParts) {
     this.#db = db;
     this.#region = region;
+    this.#audit = audit;
   }
 
-  async create(owner: Owner, request: CreateApiKeyRequest): Promise<CreatedApiKey> {
+  async create(owner: Owner, request: CreateApiKeyRequest, by: AuditActor): Promise<CreatedApiKey> {
     return this.#db.transaction().execute(async (transaction) => {
       await assertRoom(transaction, owner.teamId);
-      return this.#insert(transaction, owner, request);
+      const created = await this.#insert(transaction, owner, request);
+      const data = describeKey(owner, created);
+      await this.#write(transaction, owner, by, { event: 'api_key.created', data });
+      return created;
     });
   }
 
@@ -50,10 +65,13 @@ export class TeamKeys {
   }
 
   /** Revokes a key from the next request on. Open requests end within seconds. A revoked key stays as it is. */
-  async revoke(teamId: string, id: string): Promise<void> {
+  async revoke(owner: Owner, id: string, by: AuditActor): Promise<void> {
     await this.#db.transaction().execute(async (transaction) => {
-      const row = await getForUpdate(transaction, teamId, id);
-      if (row.revoked_at === null) await update(transaction, id, { revoked_at: Date.now() });
+      const { revoked_at, last4 } = await getForUpdate(transaction, owner.teamId, id);
+      if (revoked_at !== null) return;
+      await update(transaction, id, { revoked_at: Date.now() });
+      const data = { id, team_id: owner.teamId, last4 };
+      await this.#write(transaction, owner, by, { event: 'api_key.revoked', data });
     });
   }
 
@@ -64,7 +82,7 @@ export class TeamKeys {
   async rotate(
     owner: Owner,
     id: string,
-    { overlap_seconds, expires_in }: RotateApiKeyRequest,
+    { overlap_seconds, expires_in, by }: RotateApiKeyRequest & { by: AuditActor },
   ): Promise<CreatedApiKey> {
     return this.#db.transaction().execute(async (transaction) => {
       await assertRoom(transaction, owner.teamId);
@@ -73,11 +91,18 @@ export class TeamKeys {
       const expiresAt = row.expires_at ?? Infinity;
       if (row.revoked_at !== null || expiresAt <= now)
         throw new AppError('invalid_state', 'the key is revoked or has expired; make a new one');
-      if (overlap_seconds === 0) await update(transaction, id, { revoked_at: now });
-      else await update(transaction, id, { expires_at: Math.min(expiresAt, now + overlap_seconds * 1000) });
+      const until = overlap_seconds === 0 ? null : Math.min(expiresAt, now + overlap_seconds * 1000);
+      await update(transaction, id, until === null ? { revoked_at: now } : { expires_at: until });
       const { name, scope, team_only } = row;
-      return this.#insert(transaction, owner, { name, scope, team_only, expires_in });
+      const created = await this.#insert(transaction, owner, { name, scope, team_only, expires_in });
+      const data = { ...describeKey(owner, created), replaced: id, replaced_until: toTimestamp(until) };
+      await this.#write(transaction, owner, by, { event: 'api_key.rotated', data });
+      return created;
     });
+  }
+
+  #write(transaction: Database, owner: Owner, by: AuditActor, note: OrganizationNote): Promise<void> {
+    return this.#audit.write(transaction, { organizationId: owner.organizationId, by, notes: [note] });
   }
 
   async #insert(
@@ -131,6 +156,14 @@ async function update(
   change: Partial<Pick<Row, 'revoked_at' | 'expires_at'>>,
 ): Promise<void> {
   await db.updateTable('api_keys').set(change).where('id', '=', id).execute();
+}
+
+/** Returns what the audit log says of a key. */
+function describeKey(
+  { teamId }: Owner,
+  { id, name, last4, scope, team_only, expires_at }: ApiKeyRecord,
+): OrganizationAuditData<'api_key.created'> {
+  return { id, team_id: teamId, name, last4, scope, team_only, expires_at };
 }
 
 function toRecord(row: Row): ApiKeyRecord {

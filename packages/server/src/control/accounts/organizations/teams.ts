@@ -1,9 +1,10 @@
 /** Teams. A team's keys create sandboxes, and the team's secrets key the audit logs of those sandboxes. */
-import { AppError, type TeamMemberRecord, type TeamRecord } from '@coppice/contract';
+import { AppError, type AuditActor, type TeamMemberRecord, type TeamRecord } from '@coppice/contract';
+import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import { isTaken } from '../../db/database-error.ts';
 import type { Database } from '../../db/database.ts';
 import { lockOrganization } from './lock-organization.ts';
-import { insertTeam } from './organization-store.ts';
+import { insertTeam, type Owner } from './organization-store.ts';
 import type { Reach } from './reach.ts';
 
 const MAX_TEAMS = 200;
@@ -11,8 +12,11 @@ const MAX_TEAMS = 200;
 export class Teams {
   readonly #db: Database;
 
-  constructor(db: Database) {
+  readonly #audit: OrganizationAudit;
+
+  constructor(db: Database, audit: OrganizationAudit) {
     this.#db = db;
+    this.#audit = audit;
   }
 
   /** Lists teams in the order of their creation. */
@@ -27,7 +31,7 @@ export class Teams {
     return rows.map(toRecord);
   }
 
-  async create(organizationId: string, name: string): Promise<TeamRecord> {
+  async create(organizationId: string, name: string, by: AuditActor): Promise<TeamRecord> {
     const id = await named(name, () =>
       this.#db.transaction().execute(async (transaction) => {
         await lockOrganization(transaction, organizationId);
@@ -38,14 +42,29 @@ export class Teams {
           .executeTakeFirstOrThrow();
         if (count >= MAX_TEAMS)
           throw new AppError('rate_limited', `the organization has ${count} teams, which is the limit`);
-        return insertTeam(transaction, organizationId, name);
+        const team_id = await insertTeam(transaction, organizationId, name);
+        const notes = [{ event: 'team.created' as const, data: { team_id, name } }];
+        await this.#audit.write(transaction, { organizationId, by, notes });
+        return team_id;
       }),
     );
     return this.get(id);
   }
 
-  async rename(teamId: string, name: string): Promise<TeamRecord> {
-    await named(name, () => this.#db.updateTable('teams').set({ name }).where('id', '=', teamId).execute());
+  async rename({ organizationId, teamId }: Owner, name: string, by: AuditActor): Promise<TeamRecord> {
+    await named(name, () =>
+      this.#db.transaction().execute(async (transaction) => {
+        const { numUpdatedRows } = await transaction
+          .updateTable('teams')
+          .set({ name })
+          .where('id', '=', teamId)
+          .where('name', '!=', name)
+          .executeTakeFirst();
+        if (numUpdatedRows === 0n) return;
+        const notes = [{ event: 'team.renamed' as const, data: { team_id: teamId, name } }];
+        await this.#audit.write(transaction, { organizationId, by, notes });
+      }),
+    );
     return this.get(teamId);
   }
 
@@ -92,7 +111,7 @@ export class Teams {
   }
 
   /** Adds a member of the organization to a team; adding twice changes nothing. Throws `not_found` for a non-member. */
-  async addMember(organizationId: string, teamId: string, userId: string): Promise<void> {
+  async addMember({ organizationId, teamId }: Owner, userId: string, by: AuditActor): Promise<void> {
     await this.#db.transaction().execute(async (transaction) => {
       const member = await transaction
         .selectFrom('memberships')
@@ -103,21 +122,28 @@ export class Teams {
         .executeTakeFirst();
       if (member === undefined)
         throw new AppError('not_found', 'there is no such member of this organization');
-      await transaction
+      const { numInsertedOrUpdatedRows } = await transaction
         .insertInto('team_members')
         .values({ team_id: teamId, user_id: userId, created_at: Date.now() })
         .onConflict((conflict) => conflict.columns(['team_id', 'user_id']).doNothing())
-        .execute();
+        .executeTakeFirst();
+      if (numInsertedOrUpdatedRows !== 1n) return;
+      const notes = [{ event: 'team.member_added' as const, data: { team_id: teamId, user_id: userId } }];
+      await this.#audit.write(transaction, { organizationId, by, notes });
     });
   }
 
-  async removeMember(teamId: string, userId: string): Promise<void> {
-    const { numDeletedRows } = await this.#db
-      .deleteFrom('team_members')
-      .where('team_id', '=', teamId)
-      .where('user_id', '=', userId)
-      .executeTakeFirst();
-    if (numDeletedRows === 0n) throw new AppError('not_found', 'there is no such member of this team');
+  async removeMember({ organizationId, teamId }: Owner, userId: string, by: AuditActor): Promise<void> {
+    await this.#db.transaction().execute(async (transaction) => {
+      const { numDeletedRows } = await transaction
+        .deleteFrom('team_members')
+        .where('team_id', '=', teamId)
+        .where('user_id', '=', userId)
+        .executeTakeFirst();
+      if (numDeletedRows === 0n) throw new AppError('not_found', 'there is no such member of this team');
+      const notes = [{ event: 'team.member_removed' as const, data: { team_id: teamId, user_id: userId } }];
+      await this.#audit.write(transaction, { organizationId, by, notes });
+    });
   }
 }
 

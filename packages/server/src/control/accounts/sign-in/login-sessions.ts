@@ -3,8 +3,9 @@
  * session ends two weeks after its last use, and at the latest 90 days after its start.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { AppError, type SessionRecord } from '@coppice/contract';
+import { AppError, type AuditActor, type SessionRecord } from '@coppice/contract';
 import { newId } from '../../../lib/new-id.ts';
+import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { Database } from '../../db/database.ts';
 
 const TOKEN_BYTES = 32;
@@ -34,12 +35,20 @@ export interface BegunSession {
   expiresAt: number;
 }
 
+export interface LoginSessionsParts {
+  db: Database;
+  audit: OrganizationAudit;
+  now: () => number;
+}
+
 export class LoginSessions {
   readonly #db: Database;
+  readonly #audit: OrganizationAudit;
   readonly #now: () => number;
 
-  constructor(db: Database, now: () => number) {
+  constructor({ db, audit, now }: LoginSessionsParts) {
     this.#db = db;
+    this.#audit = audit;
     this.#now = now;
   }
 
@@ -47,19 +56,22 @@ export class LoginSessions {
     const token = randomBytes(TOKEN_BYTES).toString('base64url');
     const now = this.#now();
     const expiresAt = now + IDLE_MS;
-    await this.#db
-      .insertInto('login_sessions')
-      .values({
-        sha256: hashToken(token),
-        id: newId('ses'),
-        user_id: userId,
-        created_at: now,
-        expires_at: expiresAt,
-        last_used_at: now,
-        client_address: clientAddress,
-        user_agent: userAgent.slice(0, MAX_USER_AGENT_LENGTH),
-      })
-      .execute();
+    const row = {
+      sha256: hashToken(token),
+      id: newId('ses'),
+      user_id: userId,
+      created_at: now,
+      expires_at: expiresAt,
+      last_used_at: now,
+      client_address: clientAddress,
+      user_agent: userAgent.slice(0, MAX_USER_AGENT_LENGTH),
+    };
+    const by: AuditActor = { type: 'user', id: userId, address: clientAddress };
+    await this.#db.transaction().execute(async (transaction) => {
+      await transaction.insertInto('login_sessions').values(row).execute();
+      const notes = [{ event: 'session.started' as const, data: { session_id: row.id } }];
+      await this.#audit.writeForMember(transaction, userId, { by, notes });
+    });
     return { token, expiresAt };
   }
 
@@ -108,13 +120,17 @@ export class LoginSessions {
   }
 
   /** Throws `not_found` if the person has no session with this id. */
-  async end(userId: string, id: string): Promise<void> {
-    const { numDeletedRows } = await this.#db
-      .deleteFrom('login_sessions')
-      .where('user_id', '=', userId)
-      .where('id', '=', id)
-      .executeTakeFirst();
-    if (numDeletedRows === 0n) throw new AppError('not_found', 'you have no such session');
+  async end(userId: string, id: string, by: AuditActor): Promise<void> {
+    await this.#db.transaction().execute(async (transaction) => {
+      const { numDeletedRows } = await transaction
+        .deleteFrom('login_sessions')
+        .where('user_id', '=', userId)
+        .where('id', '=', id)
+        .executeTakeFirst();
+      if (numDeletedRows === 0n) throw new AppError('not_found', 'you have no such session');
+      const notes = [{ event: 'session.ended' as const, data: { session_id: id } }];
+      await this.#audit.writeForMember(transaction, userId, { by, notes });
+    });
   }
 
   async endOthers(userId: string, currentId: string): Promise<void> {

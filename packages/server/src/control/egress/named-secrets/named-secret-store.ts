@@ -24,33 +24,34 @@ export class NamedSecretStore {
     this.#db = db;
   }
 
+  within(transaction: Database): NamedSecretStore {
+    return new NamedSecretStore(transaction);
+  }
+
   /**
-   * Inserts a secret, or replaces the value of that of the same name, which keeps its id. Returns the id, or undefined
-   * if the organization has `limit` other secrets: then nothing has changed.
+   * Inserts a secret, or replaces the value of that of the same name, which keeps its id. Returns undefined if the
+   * organization has `limit` other secrets: then nothing has changed. Call inside a transaction.
    */
-  async put(row: NewSecretRow, limit: number): Promise<string | undefined> {
-    return this.#db.transaction().execute(async (transaction) => {
-      await lockOrganization(transaction, row.organization_id);
-      const { count } = await transaction
-        .selectFrom('named_secrets')
-        .select((select) => select.fn.countAll<number>().as('count'))
-        .where('organization_id', '=', row.organization_id)
-        .where('name', '!=', row.name)
-        .executeTakeFirstOrThrow();
-      if (count >= limit) return undefined;
-      const { sealed_value, updated_at } = row;
-      const { id } = await transaction
-        .insertInto('named_secrets')
-        .values({ ...row, version: 1, created_at: updated_at })
-        .onConflict((conflict) =>
-          conflict
-            .columns(['organization_id', 'name'])
-            .doUpdateSet({ sealed_value, updated_at, version: sql`named_secrets.version + 1` }),
-        )
-        .returning('id')
-        .executeTakeFirstOrThrow();
-      return id;
-    });
+  async put(row: NewSecretRow, limit: number): Promise<Pick<NamedSecretRow, 'id' | 'version'> | undefined> {
+    await lockOrganization(this.#db, row.organization_id);
+    const { count } = await this.#db
+      .selectFrom('named_secrets')
+      .select((select) => select.fn.countAll<number>().as('count'))
+      .where('organization_id', '=', row.organization_id)
+      .where('name', '!=', row.name)
+      .executeTakeFirstOrThrow();
+    if (count >= limit) return undefined;
+    const { sealed_value, updated_at } = row;
+    return this.#db
+      .insertInto('named_secrets')
+      .values({ ...row, version: 1, created_at: updated_at })
+      .onConflict((conflict) =>
+        conflict
+          .columns(['organization_id', 'name'])
+          .doUpdateSet({ sealed_value, updated_at, version: sql`named_secrets.version + 1` }),
+      )
+      .returning(['id', 'version'])
+      .executeTakeFirstOrThrow();
   }
 
   /** Lists the secrets of an organization, sorted by name. */
@@ -93,23 +94,27 @@ export class NamedSecretStore {
     return listUsers(this.#db, id);
   }
 
-  /** Deletes a secret that no credentials name. Returns the sandboxes that keep it from that; undefined if there is none. */
-  async remove(organizationId: string, name: string): Promise<string[] | undefined> {
-    return this.#db.transaction().execute(async (transaction) => {
-      // Credentials that are being stored lock the secret, too: see grant-store.ts.
-      const secret = await transaction
-        .selectFrom('named_secrets')
-        .select('id')
-        .where('organization_id', '=', organizationId)
-        .where('name', '=', name)
-        .forUpdate()
-        .executeTakeFirst();
-      if (secret === undefined) return undefined;
-      const users = await listUsers(transaction, secret.id);
-      if (users.length === 0)
-        await transaction.deleteFrom('named_secrets').where('id', '=', secret.id).execute();
-      return users;
-    });
+  /**
+   * Deletes a secret that no credentials name. Returns its version, and the sandboxes that keep it from that; undefined
+   * if there is none. Call inside a transaction.
+   */
+  async remove(
+    organizationId: string,
+    name: string,
+  ): Promise<{ version: number; users: string[] } | undefined> {
+    // Credentials that are being stored lock the secret, too: see grant-store.ts.
+    const secret = await this.#db
+      .selectFrom('named_secrets')
+      .select(['id', 'version'])
+      .where('organization_id', '=', organizationId)
+      .where('name', '=', name)
+      .forUpdate()
+      .executeTakeFirst();
+    if (secret === undefined) return undefined;
+    const { id, version } = secret;
+    const users = await listUsers(this.#db, id);
+    if (users.length === 0) await this.#db.deleteFrom('named_secrets').where('id', '=', id).execute();
+    return { version, users };
   }
 
   #selectUses(reach: Reach) {

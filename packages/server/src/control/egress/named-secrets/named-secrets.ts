@@ -7,6 +7,7 @@
  */
 import {
   AppError,
+  type AuditActor,
   SECRET_NAME,
   SecretName,
   type PutSecretRequest,
@@ -16,6 +17,8 @@ import { newId } from '../../../lib/new-id.ts';
 import { Secret } from '../../../lib/secret.ts';
 import { withDeadline } from '../../../lib/waiting/deadline.ts';
 import type { Reach } from '../../accounts/organizations/reach.ts';
+import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
+import type { Database } from '../../db/database.ts';
 import type { SecretBox } from '../../secrets/secret-box.ts';
 import type { NamedSecretStore, SecretUse } from './named-secret-store.ts';
 import { bindNamedSecret } from './secret-values.ts';
@@ -27,25 +30,37 @@ const MAX_NAMED = 20;
 const TELL_DEADLINE_MS = 5_000;
 
 export interface NamedSecretsParts {
+  db: Database;
+  audit: OrganizationAudit;
   store: NamedSecretStore;
   secrets: SecretBox;
   /** Sends stored credentials to these sandboxes. Resolves when each has been tried, and never rejects. */
   tell: (sandboxIds: readonly string[]) => Promise<void>;
 }
 
+/** The caller who changes a secret, and what the caller sees of the organization. */
+interface Change {
+  reach: Reach;
+  by: AuditActor;
+}
+
 export class NamedSecrets {
+  readonly #db: Database;
+  readonly #audit: OrganizationAudit;
   readonly #store: NamedSecretStore;
   readonly #secrets: SecretBox;
   readonly #tell: NamedSecretsParts['tell'];
 
-  constructor({ store, secrets, tell }: NamedSecretsParts) {
+  constructor({ db, audit, store, secrets, tell }: NamedSecretsParts) {
+    this.#db = db;
+    this.#audit = audit;
     this.#store = store;
     this.#secrets = secrets;
     this.#tell = tell;
   }
 
   /** Stores a secret, or replaces its value, also in the sandboxes that use it. */
-  async put(reach: Reach, name: string, { value }: PutSecretRequest): Promise<SecretRecord> {
+  async put({ reach, by }: Change, name: string, { value }: PutSecretRequest): Promise<SecretRecord> {
     requireName(name);
     const { organizationId } = reach;
     const row = {
@@ -55,14 +70,19 @@ export class NamedSecrets {
       sealed_value: this.#secrets.seal(new Secret(value), bindNamedSecret(organizationId, name)),
       updated_at: Date.now(),
     };
-    const id = await this.#store.put(row, MAX_SECRETS);
-    if (id === undefined)
+    const stored = await this.#audit.commit(this.#db, { organizationId, by }, async (transaction) => {
+      const result = await this.#store.within(transaction).put(row, MAX_SECRETS);
+      if (result === undefined) return { result, notes: [] };
+      const data = { name, version: result.version };
+      return { result, notes: [{ event: 'secret.stored', data }] };
+    });
+    if (stored === undefined)
       throw new AppError(
         'capacity',
         `the organization has ${MAX_SECRETS} secrets, which is the limit; delete some`,
       );
     // Read after the commit: credentials that are stored later are stored with the new version.
-    const users = await this.#store.listUsers(id);
+    const users = await this.#store.listUsers(stored.id);
     if (users.length > 0)
       await withDeadline('sandboxes get a secret', TELL_DEADLINE_MS, this.#tell(users)).catch(
         () => undefined,
@@ -82,10 +102,15 @@ export class NamedSecrets {
   }
 
   /** Throws `secret_in_use`, which names sandboxes, if credentials of one that has not ended name the secret. */
-  async remove({ organizationId }: Reach, name: string): Promise<void> {
-    const users = SECRET_NAME.test(name) ? await this.#store.remove(organizationId, name) : undefined;
-    if (users === undefined) throw notFound();
-    if (users.length > 0) throw inUse(name, users);
+  async remove({ reach: { organizationId }, by }: Change, name: string): Promise<void> {
+    if (!SECRET_NAME.test(name)) throw notFound();
+    await this.#audit.commit(this.#db, { organizationId, by }, async (transaction) => {
+      const found = await this.#store.within(transaction).remove(organizationId, name);
+      if (found === undefined) throw notFound();
+      if (found.users.length > 0) throw inUse(name, found.users);
+      const data = { name, version: found.version };
+      return { result: undefined, notes: [{ event: 'secret.deleted', data }] };
+    });
   }
 }
 

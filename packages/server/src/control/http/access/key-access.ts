@@ -6,7 +6,8 @@
  *     read               returns what is stored, changes nothing         yes    yes    of its team
  *     read_organization  returns what shows things of all teams          yes    yes    403
  *     full               changes something, or runs in a guest           403    yes    of its team
- *     organization       changes what all teams use                      403    yes    403
+ *     organization       changes what all teams use, or shows
+ *                        who changed it                                  403    yes    403
  *
  * Lookups decide which sandboxes a key sees: every function that finds one takes the request's `reach`.
  */

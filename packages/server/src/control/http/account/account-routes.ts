@@ -30,6 +30,7 @@ import { addListTeams } from './teams/list-teams.ts';
 import { assertJson, assertOwnOrigin } from './session/own-origin.ts';
 import { addRemoveMember } from './members/remove-member.ts';
 import { addRemoveTeamMember } from './teams/remove-team-member.ts';
+import { addOrganizationAudit } from './organizations/organization-audit.ts';
 import { addRenameOrganization } from './organizations/rename-organization.ts';
 import { addRenameTeam } from './teams/rename-team.ts';
 import { addRevokeApiKey } from './keys/revoke-api-key.ts';
@@ -73,6 +74,7 @@ function addOrganization(app: App, parts: HttpParts): void {
   app.addHook('preHandler', (request) => checkAccess(request, parts));
   addGetOrganization(app, parts);
   addRenameOrganization(app, parts);
+  addOrganizationAudit(app, parts);
   addListMembers(app, parts);
   addChangeRole(app, parts);
   addRemoveMember(app, parts);

@@ -117,9 +117,10 @@ export class FakeRunner implements AsyncDisposable {
     command.stdout(`ran ${command.head.command}\n`);
     command.exit(0);
   };
-  /** Called when a shell or a terminal is requested. */
+  /** Called when a shell, a terminal or SSH is requested. */
   onShell: (process: FakeProcess) => void = () => undefined;
   onTerminal: (process: FakeProcess) => void = () => undefined;
+  onSsh: (process: FakeProcess) => void = () => undefined;
   /** Number of connections to ports so far. */
   tunnels = 0;
   /** Whether commands start before their input has ended, as real ones do. */
@@ -391,6 +392,7 @@ export class FakeRunner implements AsyncDisposable {
     if (action === 'POST /agent/exec') return this.#exec(stream);
     if (action === 'POST /agent/shell') return this.#openProcess(stream, this.onShell);
     if (action === 'POST /agent/terminal') return this.#openProcess(stream, this.onTerminal);
+    if (action === 'POST /agent/ssh') return this.#openProcess(stream, this.onSsh);
     if (action === 'POST /agent/tunnel') return this.#tunnel(stream, Number(url.searchParams.get('port')));
     if (action === 'PUT /agent/files') return this.files.upload(stream, url.searchParams);
     if (action === 'GET /agent/list') return this.files.list(stream, url.searchParams);

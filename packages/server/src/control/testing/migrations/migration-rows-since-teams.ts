@@ -3,7 +3,6 @@ import { IMAGE_BUILDS } from './migration-rows-of-builds.ts';
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
-import { bindNamedSecret } from '../../egress/named-secrets/secret-values.ts';
 import { bindEnvironment } from '../../sandbox/environment/environments.ts';
 import { Secret } from '../../../lib/secret.ts';
 import { SecretBox } from '../../secrets/secret-box.ts';
@@ -15,7 +14,6 @@ import {
   HOUR_MS,
   LIFE_MS,
   MASTER_KEY,
-  NAMED_SECRET,
   NOW,
   ROLLBACK_ID,
   RUNNING_ID,
@@ -23,6 +21,7 @@ import {
   toHex,
 } from './migration-names.ts';
 import { EVENTS } from './migration-rows-of-events.ts';
+import { NAMED_SECRETS, ORGANIZATION_AUDIT } from './migration-rows-of-organizations.ts';
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
@@ -407,39 +406,6 @@ const SETTINGS: Change = {
   },
 };
 
-const SECRET_ID = `sec${'1'.repeat(20)}`;
-const NAMED_SECRETS: Change = {
-  adds: {
-    named_secrets: [
-      {
-        id: SECRET_ID,
-        organization_id: 'orgfirst',
-        name: 'anthropic-production',
-        sealed_value: toHex(
-          new SecretBox(MASTER_KEY).seal(
-            new Secret(NAMED_SECRET),
-            bindNamedSecret('orgfirst', 'anthropic-production'),
-          ),
-        ),
-        version: 3,
-        created_at: NOW - DAY_MS,
-        updated_at: NOW - HOUR_MS,
-      },
-    ],
-    sandbox_credentials: [
-      {
-        sandbox_id: HIBERNATED_ID,
-        service: 'anthropic',
-        endpoints: null,
-        sealed_secret: null,
-        secret_id: SECRET_ID,
-        secret_version: 2,
-        updated_at: NOW - HOUR_MS / 5,
-      },
-    ],
-  },
-};
-
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -457,5 +423,6 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0018_settings': SETTINGS,
   '0021_events': EVENTS,
   '0022_named_secrets': NAMED_SECRETS,
+  '0023_organization_audit': ORGANIZATION_AUDIT,
   '0024_image_builds': IMAGE_BUILDS,
 };

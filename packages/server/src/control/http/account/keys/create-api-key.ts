@@ -3,6 +3,7 @@ import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT, TeamParams } from '../session/account-schema.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addCreateApiKey(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
   app.route({
@@ -17,7 +18,10 @@ export function addCreateApiKey(app: App, { accounts }: Pick<HttpParts, 'account
       body: CreateApiKeyRequest,
       response: answers(201, CreatedApiKey, [400, 401, 403, 404, 429, 503]),
     },
-    handler: async ({ organizationId, teamId, body }, reply) =>
-      reply.code(201).send(await accounts.keys.create({ organizationId, teamId }, body)),
+    handler: async (request, reply) => {
+      const { organizationId, teamId, body } = request;
+      const owner = { organizationId, teamId };
+      return reply.code(201).send(await accounts.keys.create(owner, body, actorOf(request)));
+    },
   });
 }

@@ -2,6 +2,7 @@ import { answers, NOTHING } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT, KeyParams } from '../session/account-schema.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addRevokeApiKey(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
   app.route({
@@ -15,8 +16,9 @@ export function addRevokeApiKey(app: App, { accounts }: Pick<HttpParts, 'account
       params: KeyParams,
       response: answers(204, NOTHING, [401, 403, 404, 503]),
     },
-    handler: async ({ teamId, params }, reply) => {
-      await accounts.keys.revoke(teamId, params.key);
+    handler: async (request, reply) => {
+      const { organizationId, teamId, params } = request;
+      await accounts.keys.revoke({ organizationId, teamId }, params.key, actorOf(request));
       return reply.code(204).send(null);
     },
   });

@@ -4,6 +4,7 @@ import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT, KeyParams } from '../session/account-schema.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 const Body = z.preprocess((body) => body ?? {}, RotateApiKeyRequest);
 
@@ -20,9 +21,11 @@ export function addRotateApiKey(app: App, { accounts }: Pick<HttpParts, 'account
       body: Body,
       response: answers(201, CreatedApiKey, [400, 401, 403, 404, 409, 429, 503]),
     },
-    handler: async ({ organizationId, teamId, params, body }, reply) => {
+    handler: async (request, reply) => {
+      const { organizationId, teamId, params } = request;
       const owner = { organizationId, teamId };
-      return reply.code(201).send(await accounts.keys.rotate(owner, params.key, body));
+      const change = { ...request.body, by: actorOf(request) };
+      return reply.code(201).send(await accounts.keys.rotate(owner, params.key, change));
     },
   });
 }

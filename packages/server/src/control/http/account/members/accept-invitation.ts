@@ -16,9 +16,9 @@ export function addAcceptInvitation(app: App, { accounts }: Pick<HttpParts, 'acc
       body: AcceptInvitationRequest,
       response: answers(200, AccountRecord, [400, 401, 403, 409, 429, 503]),
     },
-    handler: async ({ userId, body }) => {
+    handler: async ({ userId, body, clientAddress }) => {
       const { user } = await getAccount(accounts, userId);
-      await accounts.invitations.accept(body.invitation, { userId, email: user.email });
+      await accounts.invitations.accept(body.invitation, { userId, email: user.email, clientAddress });
       return getAccount(accounts, userId);
     },
   });

@@ -3,6 +3,7 @@ import { answers, NOTHING } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT, MemberParams } from '../session/account-schema.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addChangeRole(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
   app.route({
@@ -16,10 +17,12 @@ export function addChangeRole(app: App, { accounts }: Pick<HttpParts, 'accounts'
       description: 'The last owner cannot become a member.',
       params: MemberParams,
       body: ChangeRoleRequest,
-      response: answers(204, NOTHING, [400, 401, 403, 404, 409, 503]),
+      response: answers(204, NOTHING, [400, 401, 403, 404, 409, 429, 503]),
     },
-    handler: async ({ organizationId, params, body }, reply) => {
-      await accounts.members.changeRole(organizationId, params.member, body.role);
+    handler: async (request, reply) => {
+      const { organizationId, params, body } = request;
+      const membership = { organizationId, userId: params.member };
+      await accounts.members.changeRole(membership, body.role, actorOf(request));
       return reply.code(204).send(null);
     },
   });

@@ -4,6 +4,7 @@ import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT, OrganizationParams } from '../session/account-schema.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 const Body = z.preprocess((body) => body ?? {}, CreateInvitationRequest);
 
@@ -20,7 +21,9 @@ export function addCreateInvitation(app: App, { accounts }: Pick<HttpParts, 'acc
       body: Body,
       response: answers(201, CreatedInvitation, [400, 401, 403, 404, 429, 503]),
     },
-    handler: async ({ organizationId, body }, reply) =>
-      reply.code(201).send(await accounts.invitations.create(organizationId, body)),
+    handler: async (request, reply) => {
+      const { organizationId, body } = request;
+      return reply.code(201).send(await accounts.invitations.create(organizationId, body, actorOf(request)));
+    },
   });
 }

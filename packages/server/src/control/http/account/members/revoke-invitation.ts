@@ -2,6 +2,7 @@ import { answers, NOTHING } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT, InvitationParams } from '../session/account-schema.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addRevokeInvitation(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
   app.route({
@@ -15,8 +16,9 @@ export function addRevokeInvitation(app: App, { accounts }: Pick<HttpParts, 'acc
       params: InvitationParams,
       response: answers(204, NOTHING, [401, 403, 404, 503]),
     },
-    handler: async ({ organizationId, params }, reply) => {
-      await accounts.invitations.revoke(organizationId, params.invitation);
+    handler: async (request, reply) => {
+      const { organizationId, params } = request;
+      await accounts.invitations.revoke(organizationId, params.invitation, actorOf(request));
       return reply.code(204).send(null);
     },
   });

@@ -3,6 +3,7 @@ import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT } from '../session/account-schema.ts';
+import { getAccount } from '../session/begin-session.ts';
 
 export function addCreateOrganization(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
   app.route({
@@ -17,7 +18,10 @@ export function addCreateOrganization(app: App, { accounts }: Pick<HttpParts, 'a
       body: CreateOrganizationRequest,
       response: answers(201, OrganizationRecord, [400, 401, 403, 429, 503]),
     },
-    handler: async ({ userId, body }, reply) =>
-      reply.code(201).send(await accounts.organizations.create(userId, body.name)),
+    handler: async ({ userId, body, clientAddress }, reply) => {
+      const { user } = await getAccount(accounts, userId);
+      const owner = { userId, email: user.email, clientAddress };
+      return reply.code(201).send(await accounts.organizations.create(owner, body.name));
+    },
   });
 }

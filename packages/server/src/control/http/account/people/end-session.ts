@@ -2,6 +2,7 @@ import { answers, NOTHING } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT, SessionParams } from '../session/account-schema.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addEndSession(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
   app.route({
@@ -14,8 +15,8 @@ export function addEndSession(app: App, { accounts }: Pick<HttpParts, 'accounts'
       params: SessionParams,
       response: answers(204, NOTHING, [401, 403, 404, 503]),
     },
-    handler: async ({ userId, params }, reply) => {
-      await accounts.sessions.end(userId, params.session);
+    handler: async (request, reply) => {
+      await accounts.sessions.end(request.userId, request.params.session, actorOf(request));
       return reply.code(204).send(null);
     },
   });

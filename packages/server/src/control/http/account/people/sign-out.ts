@@ -4,6 +4,7 @@ import { NoBody } from '../../answers/no-body.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT } from '../session/account-schema.ts';
 import { clearSessionCookie } from '../session/session-cookie.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addSignOut(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
   app.route({
@@ -16,8 +17,8 @@ export function addSignOut(app: App, { accounts }: Pick<HttpParts, 'accounts'>):
       body: NoBody,
       response: answers(204, NOTHING, [401, 403, 503]),
     },
-    handler: async ({ userId, sessionId }, reply) => {
-      await accounts.sessions.end(userId, sessionId);
+    handler: async (request, reply) => {
+      await accounts.sessions.end(request.userId, request.sessionId, actorOf(request));
       clearSessionCookie(reply);
       return reply.code(204).send(null);
     },

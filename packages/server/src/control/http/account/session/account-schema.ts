@@ -10,6 +10,7 @@ const Id = z.string().max(200);
 
 export const SessionParams = z.strictObject({ session: Id });
 export const OrganizationParams = z.strictObject({ organization: Id });
+export const OrganizationSecretParams = OrganizationParams.extend({ secret: Id });
 export const MemberParams = OrganizationParams.extend({ member: Id });
 export const InvitationParams = OrganizationParams.extend({ invitation: Id });
 export const TeamParams = OrganizationParams.extend({ team: Id });

@@ -3,6 +3,7 @@ import type { App } from '../../app.ts';
 import { NoBody } from '../../answers/no-body.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT, TeamMemberParams } from '../session/account-schema.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addAddTeamMember(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
   app.route({
@@ -15,10 +16,11 @@ export function addAddTeamMember(app: App, { accounts }: Pick<HttpParts, 'accoun
       summary: 'Add a member of the organization to a team',
       params: TeamMemberParams,
       body: NoBody,
-      response: answers(204, NOTHING, [401, 403, 404, 503]),
+      response: answers(204, NOTHING, [401, 403, 404, 429, 503]),
     },
-    handler: async ({ organizationId, teamId, params }, reply) => {
-      await accounts.teams.addMember(organizationId, teamId, params.member);
+    handler: async (request, reply) => {
+      const { organizationId, teamId, params } = request;
+      await accounts.teams.addMember({ organizationId, teamId }, params.member, actorOf(request));
       return reply.code(204).send(null);
     },
   });

@@ -2,6 +2,7 @@ import { answers, NOTHING } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT, TeamMemberParams } from '../session/account-schema.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addRemoveTeamMember(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
   app.route({
@@ -15,8 +16,9 @@ export function addRemoveTeamMember(app: App, { accounts }: Pick<HttpParts, 'acc
       params: TeamMemberParams,
       response: answers(204, NOTHING, [401, 403, 404, 503]),
     },
-    handler: async ({ teamId, params }, reply) => {
-      await accounts.teams.removeMember(teamId, params.member);
+    handler: async (request, reply) => {
+      const { organizationId, teamId, params } = request;
+      await accounts.teams.removeMember({ organizationId, teamId }, params.member, actorOf(request));
       return reply.code(204).send(null);
     },
   });

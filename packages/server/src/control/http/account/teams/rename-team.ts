@@ -3,6 +3,7 @@ import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT, TeamParams } from '../session/account-schema.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addRenameTeam(app: App, { accounts }: Pick<HttpParts, 'accounts'>): void {
   app.route({
@@ -15,8 +16,11 @@ export function addRenameTeam(app: App, { accounts }: Pick<HttpParts, 'accounts'
       summary: 'Rename a team',
       params: TeamParams,
       body: RenameTeamRequest,
-      response: answers(200, TeamRecord, [400, 401, 403, 404, 409, 503]),
+      response: answers(200, TeamRecord, [400, 401, 403, 404, 409, 429, 503]),
     },
-    handler: ({ teamId, body }) => accounts.teams.rename(teamId, body.name),
+    handler: (request) => {
+      const { organizationId, teamId, body } = request;
+      return accounts.teams.rename({ organizationId, teamId }, body.name, actorOf(request));
+    },
   });
 }

@@ -2,6 +2,7 @@ import { answers, NOTHING } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { RegistryParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addDeleteRegistry(app: App, { registries }: Pick<HttpParts, 'registries'>): void {
   app.route({
@@ -14,8 +15,9 @@ export function addDeleteRegistry(app: App, { registries }: Pick<HttpParts, 'reg
       params: RegistryParams,
       response: answers(204, NOTHING, [400, 401, 404, 503]),
     },
-    handler: async ({ organizationId, params }, reply) => {
-      await registries.remove(organizationId, params.registry);
+    handler: async (request, reply) => {
+      const { organizationId, params } = request;
+      await registries.remove({ organizationId, by: actorOf(request) }, params.registry);
       return reply.code(204).send(null);
     },
   });

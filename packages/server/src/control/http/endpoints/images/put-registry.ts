@@ -3,6 +3,7 @@ import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { RegistryParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addPutRegistry(app: App, { registries }: Pick<HttpParts, 'registries'>): void {
   app.route({
@@ -19,6 +20,9 @@ export function addPutRegistry(app: App, { registries }: Pick<HttpParts, 'regist
       body: PutRegistryRequest,
       response: answers(200, RegistryRecord, [400, 401, 429, 503]),
     },
-    handler: ({ organizationId, params, body }) => registries.put(organizationId, params.registry, body),
+    handler: (request) => {
+      const { organizationId, params, body } = request;
+      return registries.put({ organizationId, by: actorOf(request) }, params.registry, body);
+    },
   });
 }

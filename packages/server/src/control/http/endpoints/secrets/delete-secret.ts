@@ -2,6 +2,7 @@ import { answers, NOTHING } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SecretParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addDeleteSecret(app: App, { namedSecrets }: Pick<HttpParts, 'namedSecrets'>): void {
   app.route({
@@ -17,8 +18,9 @@ export function addDeleteSecret(app: App, { namedSecrets }: Pick<HttpParts, 'nam
       params: SecretParams,
       response: answers(204, NOTHING, [401, 404, 409, 503]),
     },
-    handler: async ({ reach, params }, reply) => {
-      await namedSecrets.remove(reach, params.name);
+    handler: async (request, reply) => {
+      const { reach, params } = request;
+      await namedSecrets.remove({ reach, by: actorOf(request) }, params.name);
       return reply.code(204).send(null);
     },
   });

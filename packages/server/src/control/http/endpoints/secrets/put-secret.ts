@@ -3,6 +3,7 @@ import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { SecretParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addPutSecret(app: App, { namedSecrets }: Pick<HttpParts, 'namedSecrets'>): void {
   app.route({
@@ -20,6 +21,9 @@ export function addPutSecret(app: App, { namedSecrets }: Pick<HttpParts, 'namedS
       body: PutSecretRequest,
       response: answers(200, SecretRecord, [400, 401, 413, 429, 503]),
     },
-    handler: ({ reach, params, body }) => namedSecrets.put(reach, params.name, body),
+    handler: (request) => {
+      const { reach, params, body } = request;
+      return namedSecrets.put({ reach, by: actorOf(request) }, params.name, body);
+    },
   });
 }

@@ -2,6 +2,7 @@ import { CreatedWebhook, CreateWebhookRequest } from '@coppice/contract';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addCreateWebhook(app: App, { webhooks }: Pick<HttpParts, 'webhooks'>): void {
   app.route({
@@ -16,7 +17,9 @@ export function addCreateWebhook(app: App, { webhooks }: Pick<HttpParts, 'webhoo
       body: CreateWebhookRequest,
       response: answers(201, CreatedWebhook, [400, 401, 429, 503]),
     },
-    handler: async ({ organizationId, body }, reply) =>
-      reply.code(201).send(await webhooks.create(organizationId, body)),
+    handler: async (request, reply) => {
+      const { organizationId, body } = request;
+      return reply.code(201).send(await webhooks.create(organizationId, body, actorOf(request)));
+    },
   });
 }

@@ -3,6 +3,7 @@ import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { WebhookParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 export function addPatchWebhook(app: App, { webhooks }: Pick<HttpParts, 'webhooks'>): void {
   app.route({
@@ -18,7 +19,9 @@ export function addPatchWebhook(app: App, { webhooks }: Pick<HttpParts, 'webhook
       body: PatchWebhookRequest,
       response: answers(200, WebhookRecord, [400, 401, 404, 503]),
     },
-    handler: ({ organizationId, params, body }) =>
-      webhooks.patch({ organizationId, id: params.webhook }, body),
+    handler: (request) => {
+      const { organizationId, params, body } = request;
+      return webhooks.patch({ organizationId, id: params.webhook }, body, actorOf(request));
+    },
   });
 }

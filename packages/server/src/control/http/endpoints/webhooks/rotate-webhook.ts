@@ -4,6 +4,7 @@ import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { WebhookParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 
 const Body = z.preprocess((body) => body ?? {}, RotateWebhookRequest);
 
@@ -19,7 +20,9 @@ export function addRotateWebhook(app: App, { webhooks }: Pick<HttpParts, 'webhoo
       body: Body,
       response: answers(200, CreatedWebhook, [400, 401, 404, 503]),
     },
-    handler: ({ organizationId, params, body }) =>
-      webhooks.rotate({ organizationId, id: params.webhook }, body),
+    handler: (request) => {
+      const { organizationId, params, body } = request;
+      return webhooks.rotate({ organizationId, id: params.webhook }, body, actorOf(request));
+    },
   });
 }

@@ -1,0 +1,5 @@
+"""Slugs: titles as parts of addresses."""
+
+
+def slugify(title: str) -> str:
+    return title.lower().replace(" ", "-")
