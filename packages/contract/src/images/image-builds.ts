@@ -98,6 +98,12 @@ export const STEPS_FIELDS = {
     .max(MAX_BUILD_STEPS, { error: `must have at most ${MAX_BUILD_STEPS} steps` })
     .optional()
     .describe('With from: the steps, one after another, in one sandbox.'),
+  no_cache: z
+    .boolean({ error: 'must be true or false' })
+    .default(false)
+    .describe(
+      'Of a build: if true, all steps run. By default, a build begins with what the longest prefix of its steps left in an earlier build of your organization.',
+    ),
   timeout: boundedInt(1, MAX_BUILD_TIMEOUT_S, 'seconds')
     .default(DEFAULT_BUILD_TIMEOUT_S)
     .describe('Of a build: it fails after this time.'),
@@ -118,7 +124,11 @@ export const ImageBuild = z
     from: z.string().describe('As requested.'),
     image: z.string().nullable().describe('`built/name:tag@sha256:…`; null until the build is done.'),
     size_bytes: z.int().nullable().describe('Size of the image as stored; null until the build is done.'),
-    run_id: z.string().describe('The sandbox of the build. It is destroyed at its end.'),
+    run_id: z
+      .string()
+      .describe(
+        'The sandbox of the build. It is destroyed at its end. There is none if all steps are cached.',
+      ),
     steps: z.int().describe('Number of steps.'),
     steps_done: z.int(),
     error: z
@@ -142,6 +152,9 @@ export const ImageBuildEvent = z
       seq: z.int(),
       step: z.int().describe('Index of the step that begins.'),
       text: z.string().describe('The step, shortened.'),
+      cached: z
+        .boolean()
+        .describe('Whether it does not run, because an earlier build has run the same steps.'),
     }),
     z.object({
       type: z.enum(['stdout', 'stderr']),

@@ -112,7 +112,14 @@ export async function startControl(
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, log);
   purgeHourly(
-    [idempotency, exposed.previews, access.accounts.sessions, live.buildStore, ...storage.purged],
+    [
+      idempotency,
+      exposed.previews,
+      access.accounts.sessions,
+      live.buildStore,
+      live.stepCache,
+      ...storage.purged,
+    ],
     stack,
     log,
   );

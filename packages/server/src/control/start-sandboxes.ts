@@ -28,6 +28,7 @@ import { GrantStore } from './egress/grant-store.ts';
 import { BuildContexts } from './image-builds/build-contexts.ts';
 import { BuildStore } from './image-builds/build-store.ts';
 import { ImageBuilds, type ImageBuildsParts } from './image-builds/image-builds.ts';
+import { StepCache } from './image-builds/step-cache.ts';
 import { BuiltImages } from './images/built-images.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
@@ -116,26 +117,34 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
   await link.start();
-  const built = await openBuilds(base, { images: builtImages, sandboxes, commands }, stack);
+  const built = await openBuilds(base, { images: builtImages, registries, sandboxes, commands }, stack);
   const billing = new Billing({ db, clock, credit });
   const kept = { ...named, ...built, audit, auditStore, teamSecrets, imageUses, builtImages };
   const records = { sandboxes, commands, snapshots, registries, grants, environments, ...kept };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
 }
 
+interface BuildRecords {
+  contexts: BuildContexts;
+  imageBuilds: ImageBuilds;
+  buildStore: BuildStore;
+  stepCache: StepCache;
+}
+
 /** Ends what builds of a killed control have left. */
 async function openBuilds(
   { db, dataDir, runner, clock, log }: SandboxesBase,
-  parts: Pick<ImageBuildsParts, 'images' | 'sandboxes' | 'commands'>,
+  parts: Pick<ImageBuildsParts, 'images' | 'registries' | 'sandboxes' | 'commands'>,
   stack: AsyncDisposableStack,
-): Promise<{ contexts: BuildContexts; imageBuilds: ImageBuilds; buildStore: BuildStore }> {
+): Promise<BuildRecords> {
   const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts')));
   const buildStore = new BuildStore(db);
+  const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock });
   const imageBuilds = stack.use(
-    new ImageBuilds({ ...parts, store: buildStore, contexts, runner, clock, log }),
+    new ImageBuilds({ ...parts, store: buildStore, cache, contexts, runner, clock, log }),
   );
   await imageBuilds.recover();
-  return { contexts, imageBuilds, buildStore };
+  return { contexts, imageBuilds, buildStore, stepCache: cache };
 }
 
 function openRegistries({ db, organizationAudit: audit, secrets, log }: SandboxesBase): Registries {

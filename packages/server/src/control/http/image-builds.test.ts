@@ -7,7 +7,6 @@ import type { FakeGuestCommand } from '../testing/fakes/fake-commands.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 
 const BUILD = '/v1/images/build';
-
 let harness: ControlHarness;
 before(async () => {
   harness = await startHarness();

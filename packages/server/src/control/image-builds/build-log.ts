@@ -40,12 +40,12 @@ export class BuildLog {
     return this.#tail.trimEnd();
   }
 
-  async step(step: number, text: string): Promise<void> {
+  async step(step: number, text: string, { cached }: { cached: boolean }): Promise<void> {
     this.#flush();
     this.#step = step;
     this.#tail = '';
     this.#decoders = newDecoders();
-    await this.#add({ type: 'step', step, text });
+    await this.#add({ type: 'step', step, text, cached });
   }
 
   async note(text: string): Promise<void> {

@@ -1,8 +1,7 @@
-/** Applies the steps of a build in its sandbox, one after another, and keeps what they say about the image. */
+/** Applies the steps of a build in its sandbox, one after another. */
 import { posix } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
-import type { ImageConfig } from '../../lib/protocol/runner-protocol.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import { newCommandId } from '../commands/command-ids.ts';
 import type { Commands } from '../commands/commands.ts';
@@ -10,8 +9,8 @@ import { readKeptOutput } from '../commands/kept-output.ts';
 import type { RunnerFiles } from '../placement/runner-files.ts';
 import type { BuildLog } from './build-log.ts';
 import { packSelection, selectFiles } from './copy-files.ts';
-import { expandWord } from './dockerfile-words.ts';
 import type { PlannedStep } from './planned-step.ts';
+import type { StepScope } from './step-scope.ts';
 
 export interface StepParts {
   reach: Reach;
@@ -20,8 +19,6 @@ export interface StepParts {
   files: Pick<RunnerFiles, 'makeDirectory' | 'stat' | 'unpack'>;
   /** Path of the context on this host. */
   contextPath: string | undefined;
-  /** The escape character, if the words of the steps have quotes and variables: those of a Dockerfile. */
-  escape: string | undefined;
   log: BuildLog;
   signal: AbortSignal;
   /** When the build must be done, in `performance.now()`. */
@@ -41,64 +38,24 @@ const BREAK_MS = 1000;
 
 export class BuildSteps {
   readonly #parts: StepParts;
-  #config: ImageConfig;
-  /** Variables that steps have set; the guest has those of the image. */
-  #env: Record<string, string> = {};
-  /** Arguments of a Dockerfile: variables of its steps, but not of the image. */
-  #args: Record<string, string> = {};
+  readonly #scope: StepScope;
 
-  constructor(parts: StepParts, config: ImageConfig) {
+  constructor(parts: StepParts, scope: StepScope) {
     this.#parts = parts;
-    this.#config = config;
-  }
-
-  /** The config of the image as the steps have left it. */
-  get config(): ImageConfig {
-    return this.#config;
+    this.#scope = scope;
   }
 
   /** Throws `build_failed` if the step fails. */
   async apply(planned: PlannedStep, index: number): Promise<void> {
     const { log, signal } = this.#parts;
     signal.throwIfAborted();
-    await log.step(index, describeStep(planned));
-    const { run, env, workdir, user, copy, arg } = this.#expand(planned);
-    if (arg !== undefined) this.#setArgument(arg);
-    if (run !== undefined) return this.#run(run, { index, line: planned.line });
-    if (copy !== undefined) return this.#copy(copy);
-    if (env !== undefined) {
-      this.#env = { ...this.#env, ...env };
-      this.#config = { ...this.#config, env: { ...this.#config.env, ...env } };
-    }
-    if (user !== undefined) this.#config = { ...this.#config, user };
-    if (workdir !== undefined) await this.#changeDirectory(workdir);
-  }
-
-  /** Replaces the variables of a step of a Dockerfile. RUN is left to the shell. */
-  #expand(step: PlannedStep): PlannedStep {
-    const { escape } = this.#parts;
-    if (escape === undefined) return step;
-    const lookup = (name: string): string | undefined => this.#config.env[name] ?? this.#args[name];
-    const expand = (word: string): string => expandWord(word, { escape, lookup });
-    const { env, workdir, user, copy } = step;
-    const expandAll = <T extends Record<string, string | undefined>>(values: T): T =>
-      Object.fromEntries(
-        Object.entries(values).map(([name, value]) => [name, value === undefined ? value : expand(value)]),
-      ) as T;
-    return {
-      ...step,
-      ...(env !== undefined && { env: expandAll(env) }),
-      ...(workdir !== undefined && { workdir: expand(workdir) }),
-      ...(user !== undefined && { user: expand(user) }),
-      ...(copy !== undefined && { copy: expandAll(copy) }),
-    };
-  }
-
-  #setArgument({ name, value, raw }: NonNullable<PlannedStep['arg']>): void {
-    const { escape = '\\' } = this.#parts;
-    const lookup = (asked: string): string | undefined => this.#config.env[asked] ?? this.#args[asked];
-    const set = value ?? (raw === undefined ? undefined : expandWord(raw, { escape, lookup }));
-    if (set !== undefined) this.#args[name] = set;
+    await log.step(index, describeStep(planned), { cached: false });
+    const step = this.#scope.expand(planned);
+    const { run, workdir, copy } = step;
+    if (run !== undefined) await this.#run(run, { index, line: planned.line });
+    if (copy !== undefined) await this.#copy(copy);
+    if (workdir !== undefined) await this.#makeDirectory(workdir);
+    this.#scope.take(step);
   }
 
   async #copy({ from_path, to, owner = '0:0', mode }: NonNullable<PlannedStep['copy']>): Promise<void> {
@@ -109,7 +66,7 @@ export class BuildSteps {
         `copy of ${JSON.stringify(from_path)}: the build has no context; upload one`,
       );
     const selection = await selectFiles(contextPath, from_path);
-    const target = posix.resolve('/', this.#config.workdir, to);
+    const target = this.#scope.resolve(to);
     const isInto = selection.hasDirectory || selection.files > 1 || /(?:^|\/)\.{0,2}$/u.test(to);
     const intoDirectory = isInto || (await this.#isDirectory(target));
     const content = packSelection(contextPath, selection, {
@@ -135,23 +92,21 @@ export class BuildSteps {
     }
   }
 
-  async #changeDirectory(workdir: string): Promise<void> {
+  async #makeDirectory(workdir: string): Promise<void> {
     const { files, sandboxId } = this.#parts;
-    const path = posix.resolve('/', this.#config.workdir, workdir);
-    await files.makeDirectory(sandboxId, { path, parents: true, user: '0:0' });
-    this.#config = { ...this.#config, workdir: path };
+    await files.makeDirectory(sandboxId, { path: this.#scope.resolve(workdir), parents: true, user: '0:0' });
   }
 
   async #run(run: string | string[], place: Place): Promise<void> {
     const { commands, reach, sandboxId, deadlineMs } = this.#parts;
     const id = newCommandId();
-    const { user, workdir } = this.#config;
+    const { user, workdir } = this.#scope.config;
     const leftS = Math.max(1, Math.ceil((deadlineMs - performance.now()) / 1000));
     const request = {
       command: typeof run === 'string' ? run : `exec ${run.map(quote).join(' ')}`,
       cwd: workdir === '' ? '/' : workdir,
       ...(user !== '' && { user }),
-      env: { ...this.#args, ...this.#env },
+      env: this.#scope.variables,
       detached: true,
       timeout: leftS,
     };
@@ -205,7 +160,8 @@ export class BuildSteps {
   }
 }
 
-function describeStep({ line, ...step }: PlannedStep): string {
+/** Describes a step for the log. */
+export function describeStep({ line, ...step }: PlannedStep): string {
   const where = line === undefined ? '' : `line ${line}: `;
   return `${where}${nameStep(step)}`;
 }

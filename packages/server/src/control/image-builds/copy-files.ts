@@ -18,6 +18,12 @@ export interface Selection {
   entries: { entry: TarEntry; path: string }[];
 }
 
+export interface PackOptions {
+  name?: string | undefined;
+  mode?: number | undefined;
+  withoutTimes?: boolean;
+}
+
 /** Finds what a source names. `*` and `?` stand for characters of one name. Throws `invalid_request` if there is nothing. */
 export async function selectFiles(contextPath: string, source: string): Promise<Selection> {
   const wanted = readPattern(source);
@@ -81,16 +87,17 @@ export function matchesName(pattern: string, name: string): boolean {
   return /^\**$/u.test(pattern.slice(inPattern));
 }
 
-/** Writes the selected files. `name` replaces that of a single file. */
+/** Writes the selected files. `name` replaces that of a single file. With `withoutTimes`, equal files give equal bytes. */
 export function packSelection(
   contextPath: string,
   { entries }: Selection,
-  { name, mode }: { name?: string | undefined; mode?: number | undefined },
+  { name, mode, withoutTimes = false }: PackOptions,
 ): Readable {
   const output = new PassThrough({ highWaterMark: WINDOW_BYTES });
   const write = (chunk: Buffer): Promise<void> =>
     new Promise((resolve, reject) => {
-      output.write(chunk, (error) => (error ? reject(error) : resolve()));
+      // The writer uses its memory again once this settles, and a reader may still hold the chunk then.
+      output.write(Buffer.from(chunk), (error) => (error ? reject(error) : resolve()));
     });
   const pack = async (): Promise<void> => {
     await using file = await open(contextPath, 'r');
@@ -98,8 +105,12 @@ export function packSelection(
     const writer = new TarWriter(write);
     for (const { entry, path } of entries) {
       if (entry.type === 'hardlink') continue;
-      const inode = buildInode(entry, entry.type, 0);
-      const changed = mode === undefined || entry.type === 'symlink' ? inode : { ...inode, mode };
+      const changed = {
+        ...buildInode(entry, entry.type, 0),
+        ...(mode !== undefined && entry.type !== 'symlink' && { mode }),
+        // The guest gives all files to the owner of the step.
+        ...(withoutTimes && { mtimeSeconds: 0, uid: 0, gid: 0 }),
+      };
       await writer.writeInode(name === undefined ? path : Buffer.from(name).toString('latin1'), changed);
       if (entry.type === 'file') await writer.writeContent(window, changed);
     }

@@ -14,7 +14,6 @@ import {
   MAX_BUILD_EVENTS,
   MAX_BUILD_STEPS,
   type BuildImageRequest,
-  type CreateSandboxRequest,
   type ImageBuild,
   type ImageBuildEvent,
 } from '@coppice/contract';
@@ -22,10 +21,8 @@ import type { Logger } from 'pino';
 import { newId } from '../../lib/new-id.ts';
 import type { Owner } from '../accounts/organizations/organization-store.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
-import type { Commands } from '../commands/commands.ts';
 import { parseBuiltName, type BuiltImages } from '../images/built-images.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
-import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import { newSandboxId } from '../sandbox/record/ids.ts';
 import type { RequestedEgress, Sandboxes } from '../sandbox/sandboxes.ts';
@@ -33,29 +30,22 @@ import type { Clock } from '../time/clock.ts';
 import type { BuildContexts } from './build-contexts.ts';
 import { BuildLog } from './build-log.ts';
 import { buildBuildRecord, type BuildEnd, type BuildStore } from './build-store.ts';
-import { BuildSteps } from './build-steps.ts';
 import { parseDockerfile } from './dockerfile.ts';
-import type { PlannedStep } from './planned-step.ts';
+import { roomOf, runBuild, type BuildParts, type Built, type Plan, type Work } from './run-build.ts';
 
 /** Builds of one organization that run at the same time. */
 const MAX_RUNNING = 8;
-/** Bytes of all built images of one organization, as stored. */
-const MAX_STORED_BYTES = 20 * 2 ** 30;
-/** Ends the sandbox of a build if nothing else does. */
-const SANDBOX_GRACE_S = 3600;
 /** A follower looks again after this time, also without a notice. */
 const FOLLOW_MS = 5000;
 const DESTROY_PATIENCE_MS = 60_000;
 /** At a start, which waits for it. */
 const RECOVERY_PATIENCE_MS = 10_000;
 
-export interface ImageBuildsParts {
+export interface ImageBuildsParts extends BuildParts {
   store: BuildStore;
   images: BuiltImages;
   contexts: BuildContexts;
   sandboxes: Pick<Sandboxes, 'create' | 'getDriver'>;
-  commands: Commands;
-  runner: RunnerClient;
   clock: Pick<Clock, 'wallMs'>;
   log: Logger;
 }
@@ -73,21 +63,6 @@ export function newBuildId(): string {
 }
 
 const BUILD_ID = /^build[0-9a-f]{20}$/u;
-
-interface Plan {
-  from: string;
-  steps: readonly PlannedStep[];
-  notes: readonly string[];
-  /** See {@link BuildSteps}. */
-  escape: string | undefined;
-}
-
-interface Work {
-  request: BuildImageRequest;
-  plan: Plan;
-  contextPath: string | undefined;
-  egress: RequestedEgress;
-}
 
 interface Running {
   organizationId: string;
@@ -135,7 +110,7 @@ export class ImageBuilds implements AsyncDisposable {
     if (running.length >= MAX_RUNNING)
       throw new AppError('capacity', `your organization runs ${MAX_RUNNING} builds; wait for one to end`);
     await images.pin(organizationId, plan.from);
-    await this.#roomOf(organizationId);
+    await roomOf(images, organizationId);
     const row = {
       id,
       organization_id: organizationId,
@@ -251,8 +226,11 @@ export class ImageBuilds implements AsyncDisposable {
     const deadline = AbortSignal.timeout(timeoutMs);
     const signal = AbortSignal.any([how.signal, deadline]);
     let end: BuildEnd;
+    let built: Built | undefined;
     try {
-      end = await this.#build(build, { ...how, signal, log, deadlineMs: performance.now() + timeoutMs });
+      const deadlineMs = performance.now() + timeoutMs;
+      built = await runBuild(this.#parts, build, { ...how, signal, log, deadlineMs });
+      end = { state: 'done', digest: built.digest, size_bytes: built.size_bytes };
     } catch (error) {
       end = describeFailure(how.signal.aborted ? how.signal.reason : error, {
         timeoutS: deadline.aborted ? how.request.timeout : undefined,
@@ -266,71 +244,44 @@ export class ImageBuilds implements AsyncDisposable {
         this.#parts.log.warn({ err: error, build: build.id }, 'the log of a build is not whole'),
       );
     await this.#destroySandbox(build);
-    await this.#end(build, end);
+    await this.#end(build, end, built);
   }
 
-  async #build(
-    build: ImageBuildTable,
-    work: Work & { signal: AbortSignal; log: BuildLog; deadlineMs: number },
-  ): Promise<BuildEnd> {
-    const { request, plan, contextPath, egress, signal, log, deadlineMs } = work;
-    const { sandboxes, commands, runner, store } = this.#parts;
-    const { organization_id: organizationId, team_id: teamId, sandbox_id: sandboxId } = build;
-    const reach = { organizationId, onlyTeamId: teamId };
-    for (const note of plan.notes) await log.note(note);
-    await log.note(`creating the sandbox ${sandboxId} from ${build.base}`);
-    const create = {
-      owner: { organizationId, teamId },
-      reach,
-      id: sandboxId,
-      request: buildCreate(plan.from, request),
-      egress,
-    };
-    await sandboxes.create(create);
-    const { config } = await runner.images.read(sandboxId);
-    const { escape } = plan;
-    const parts = {
-      reach,
-      sandboxId,
-      commands,
-      files: runner.files,
-      contextPath,
-      escape,
-      log,
-      signal,
-      deadlineMs,
-    };
-    const steps = new BuildSteps(parts, config);
-    for (const [index, step] of plan.steps.entries()) {
-      await steps.apply(step, index);
-      await store.setStepsDone(build.id, index + 1);
-    }
-    signal.throwIfAborted();
-    await log.note('making the image');
-    const max_bytes = await this.#roomOf(organizationId);
-    const commit = { organization: organizationId, config: steps.config, max_bytes };
-    const made = await runner.images.commit(sandboxId, commit, signal);
-    return { state: 'done', digest: made.digest, size_bytes: made.size_bytes };
-  }
-
-  /** Returns the bytes that the organization's images may still take. Throws `capacity` if there are none. */
-  async #roomOf(organizationId: string): Promise<number> {
-    const left = MAX_STORED_BYTES - (await this.#parts.images.usedBytes(organizationId));
-    if (left > 0) return left;
-    throw new AppError(
-      'capacity',
-      `the built images of your organization take ${MAX_STORED_BYTES} bytes, which is all they may; delete some`,
-    );
-  }
-
-  async #end(build: ImageBuildTable, end: BuildEnd): Promise<void> {
-    const { store, images, clock } = this.#parts;
-    const { replaced } = await store.end(build, end, clock.wallMs());
+  async #end(build: ImageBuildTable, end: BuildEnd, built?: Built): Promise<void> {
+    const { store, images } = this.#parts;
+    const { replaced } = await this.#store(build, end);
     const row = await this.#require({ organizationId: build.organization_id, onlyTeamId: null }, build.id);
+    // Before the event: who has read it may build again.
+    if (row.state === 'done' && built?.key !== undefined) await this.#cache(build, built.key, built);
     const seq = (await store.lastSeq(build.id)) + 1;
     await store.addEvent(build.id, seq, { type: 'end', build: buildBuildRecord(row) });
     this.#notices.emit(build.id);
     if (replaced !== undefined) await images.releaseUnnamed([replaced]);
+  }
+
+  /** Stores the end. A build has failed after all if its image was evicted or deleted before it got its name. */
+  async #store(build: ImageBuildTable, end: BuildEnd): Promise<{ replaced: string | undefined }> {
+    const { store, images, clock } = this.#parts;
+    const finish = (how: BuildEnd) => store.end(build, how, clock.wallMs());
+    if (typeof end.digest !== 'string') return finish(end);
+    try {
+      return await images.keepAndName(build.organization_id, end.digest, () => finish(end));
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      return finish(failed(error.code, error.message));
+    }
+  }
+
+  async #cache(
+    { id, organization_id: organizationId }: ImageBuildTable,
+    key: string,
+    built: Built,
+  ): Promise<void> {
+    try {
+      await this.#parts.cache.add(organizationId, key, built);
+    } catch (error) {
+      this.#parts.log.warn({ err: error, build: id }, 'the result of a build could not be cached');
+    }
   }
 
   /** Never throws: the sandbox ends by its lifetime at the latest. */
@@ -356,12 +307,12 @@ export class ImageBuilds implements AsyncDisposable {
     }
   }
 
-  /** Gives up the images of the runner that no name stands for: their builds were interrupted, or their names deleted. */
+  /** Gives up the images of the runner without a name or a cached step: their builds were interrupted, or they were deleted. */
   async #sweepImages(): Promise<void> {
     try {
       const stored = await this.#parts.runner.listImages();
       const built = stored.filter(({ owner }) => owner !== undefined).map(({ digest }) => digest);
-      await this.#parts.images.releaseUnnamed(built);
+      await this.#parts.images.releaseUnused(built);
     } catch (error) {
       this.#parts.log.warn({ err: error }, 'built images without a name could not be removed');
     }
@@ -401,20 +352,4 @@ function describeFailure(error: unknown, { timeoutS }: { timeoutS: number | unde
 
 function failed(code: AppError['code'], message: string): BuildEnd {
   return { state: 'failed', error_code: code, error_message: message };
-}
-
-function buildCreate(
-  image: string,
-  { vcpus, mem_mib, disk_mib, timeout }: BuildImageRequest,
-): CreateSandboxRequest {
-  return {
-    image,
-    vcpus,
-    mem_mib,
-    disk_mib,
-    // Its steps keep it, and the build destroys it; the lifetime is for a build that cannot.
-    timeout: 0,
-    max_lifetime: timeout + SANDBOX_GRACE_S,
-    labels: {},
-  };
 }

@@ -10,6 +10,17 @@ export interface BuiltImageTable {
   built_at: number;
 }
 
+/** What a step of a build has left, for later builds that begin with the same steps. */
+export interface ImageStepTable {
+  organization_id: string;
+  /** Hash of the step and of all before it. */
+  key: string;
+  /** Digest of the image after the step. */
+  digest: string;
+  size_bytes: number;
+  last_used_at: number;
+}
+
 export interface ImageBuildTable {
   id: string;
   organization_id: string;

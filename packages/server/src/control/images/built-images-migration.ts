@@ -14,6 +14,17 @@ export const builtImagesMigration: Migration = {
       )`.execute(db);
     await sql`CREATE INDEX built_images_by_digest ON built_images (digest)`.execute(db);
     await sql`
+      CREATE TABLE image_steps (
+        organization_id text NOT NULL REFERENCES organizations (id),
+        key text NOT NULL,
+        digest text NOT NULL,
+        size_bytes bigint NOT NULL,
+        last_used_at bigint NOT NULL,
+        PRIMARY KEY (organization_id, key)
+      )`.execute(db);
+    await sql`CREATE INDEX image_steps_by_digest ON image_steps (digest)`.execute(db);
+    await sql`CREATE INDEX image_steps_by_use ON image_steps (last_used_at)`.execute(db);
+    await sql`
       CREATE TABLE image_builds (
         id text PRIMARY KEY,
         organization_id text NOT NULL REFERENCES organizations (id),

@@ -11,18 +11,21 @@ import {
   type ImageReference,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
+import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import type { Database } from '../db/database.ts';
 import type { RunnerImages } from '../placement/runner-images.ts';
 import type { BuiltImageTable } from './built-image-tables.ts';
 
 export interface BuiltImagesParts {
   db: Database;
-  runner: Pick<RunnerImages, 'release'>;
+  runner: Pick<RunnerImages, 'keep' | 'release'>;
   log: Logger;
 }
 
 export class BuiltImages {
   readonly #parts: BuiltImagesParts;
+  /** Names and releases one after another: an image that gets a name must not be released meanwhile. */
+  readonly #queue = new SerialQueue();
 
   constructor(parts: BuiltImagesParts) {
     this.#parts = parts;
@@ -74,11 +77,38 @@ export class BuiltImages {
     await this.releaseUnnamed([row.digest]);
   }
 
-  /** Has the runner remove those images that no name stands for. Never throws: the next start tries again. */
-  async releaseUnnamed(digests: readonly string[]): Promise<void> {
-    for (const digest of digests) {
+  /** Protects an image from eviction, and lets `name` give it a name. Throws `unavailable` if it is not stored any more. */
+  keepAndName<T>(organizationId: string, digest: string, name: () => Promise<T>): Promise<T> {
+    return this.#queue.run(async () => {
+      if (await this.#parts.runner.keep(digest, organizationId)) return name();
+      throw new AppError('unavailable', 'the image was removed before it got its name; build again');
+    });
+  }
+
+  /** Has the runner remove those images that no name stands for, also if builds could begin with them. Never throws. */
+  releaseUnnamed(digests: readonly string[]): Promise<void> {
+    return this.#release(digests, async (digest) => {
+      if (await this.#isNamed(digest)) return false;
+      await this.#parts.db.deleteFrom('image_steps').where('digest', '=', digest).execute();
+      return true;
+    });
+  }
+
+  /** Has the runner remove those images that neither a name nor a cached step stands for. Never throws. */
+  releaseUnused(digests: readonly string[]): Promise<void> {
+    return this.#release(
+      digests,
+      async (digest) => !(await this.#isNamed(digest)) && !(await this.#isCached(digest)),
+    );
+  }
+
+  /** An image that could not be removed is tried again at the next start. */
+  async #release(digests: readonly string[], isUnused: (digest: string) => Promise<boolean>): Promise<void> {
+    for (const digest of new Set(digests)) {
       try {
-        if (!(await this.#isNamed(digest))) await this.#parts.runner.release(digest);
+        await this.#queue.run(async () => {
+          if (await isUnused(digest)) await this.#parts.runner.release(digest);
+        });
       } catch (error) {
         this.#parts.log.warn({ err: error, digest }, 'a built image could not be removed');
       }
@@ -89,6 +119,15 @@ export class BuiltImages {
     const row = await this.#parts.db
       .selectFrom('built_images')
       .select('name')
+      .where('digest', '=', digest)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
+  async #isCached(digest: string): Promise<boolean> {
+    const row = await this.#parts.db
+      .selectFrom('image_steps')
+      .select('key')
       .where('digest', '=', digest)
       .executeTakeFirst();
     return row !== undefined;

@@ -1,6 +1,6 @@
 /** Calls of the runner that make images of VMs, and give them up. */
 import { z } from 'zod';
-import { CommittedImage, VmImage, type CommitVm } from '../../lib/protocol/runner-protocol.ts';
+import { CommittedImage, StoredConfig, type CommitVm } from '../../lib/protocol/runner-protocol.ts';
 import { get, send, vmPath, type RunnerConnection } from './runner-connection.ts';
 
 /** The runner reads all files of the guest, and packs them with those of the image. */
@@ -15,8 +15,20 @@ export class RunnerImages {
   }
 
   /** Returns the image that a VM was started from. */
-  read(sandboxId: string): Promise<VmImage> {
-    return this.#connection.callJson(get(imagePath(sandboxId)), VmImage);
+  read(sandboxId: string): Promise<StoredConfig> {
+    return this.#connection.callJson(get(imagePath(sandboxId)), StoredConfig);
+  }
+
+  /** Returns a stored image. Throws `image_not_found`. */
+  find(digest: string): Promise<StoredConfig> {
+    return this.#connection.callJson(get(`/images/${digest}`), StoredConfig);
+  }
+
+  /** Protects an image of an organization from eviction. Returns false if it is not stored. */
+  async keep(digest: string, organization: string): Promise<boolean> {
+    const request = send('POST', `/images/${digest}/keep`, { organization });
+    const answer = z.object({ kept: z.boolean() });
+    return (await this.#connection.callJson({ ...request, isRepeatable: true }, answer)).kept;
   }
 
   /** Makes an image of the files of a VM. A repeated call makes the same image. */

@@ -71,6 +71,8 @@ export interface CreateSandbox {
   /** From `newSandboxId()`. */
   id: string;
   request: CreateSandboxRequest;
+  /** Reference of an image of the organization that has no name, instead of that of the request. */
+  image?: string | undefined;
   egress: RequestedEgress;
 }
 
@@ -117,9 +119,9 @@ export class Sandboxes {
     });
   }
 
-  async #create({ owner, reach, id, request, egress }: CreateSandbox): Promise<SandboxRecord> {
+  async #create({ owner, reach, id, request, egress, ...create }: CreateSandbox): Promise<SandboxRecord> {
     const { organizationId } = owner;
-    const image = await this.#parts.builtImages.pin(organizationId, request.image);
+    const image = create.image ?? (await this.#parts.builtImages.pin(organizationId, request.image));
     const reference = parseImageReference(image);
     const login = await this.#parts.registries.findLogin(organizationId, reference);
     // Before credit, quota and capacity: a caller that asks for a name must learn that its sandbox exists.

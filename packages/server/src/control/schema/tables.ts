@@ -35,7 +35,12 @@ import type {
   OrganizationAuditEntryTable,
   OrganizationAuditSecretTable,
 } from '../audit/organization/organization-audit-tables.ts';
-import type { BuiltImageTable, ImageBuildEventTable, ImageBuildTable } from '../images/built-image-tables.ts';
+import type {
+  BuiltImageTable,
+  ImageBuildEventTable,
+  ImageBuildTable,
+  ImageStepTable,
+} from '../images/built-image-tables.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
 import type { PreviewTable } from '../ports/preview-tables.ts';
 import type { RegistryCredentialTable } from '../registries/registry-tables.ts';
@@ -60,6 +65,7 @@ export interface Tables {
   registry_credentials: RegistryCredentialTable;
   image_uses: ImageUseTable;
   built_images: BuiltImageTable;
+  image_steps: ImageStepTable;
   image_builds: ImageBuildTable;
   image_build_events: ImageBuildEventTable;
   previews: PreviewTable;

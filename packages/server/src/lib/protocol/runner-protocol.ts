@@ -113,14 +113,19 @@ export const ImageConfig = z.strictObject({
 });
 export type ImageConfig = z.infer<typeof ImageConfig>;
 
-/** Answer of `GET /vms/{id}/image`. */
-export const VmImage = z.object({ digest: z.string(), config: ImageConfig });
-export type VmImage = z.infer<typeof VmImage>;
+/** Answer of `GET /vms/{id}/image`, about the image that the VM was started from, and of `GET /images/{digest}`. */
+export const StoredConfig = z.object({ digest: z.string(), size_bytes: z.int(), config: ImageConfig });
+export type StoredConfig = z.infer<typeof StoredConfig>;
+
+/** Body of `POST /images/{digest}/keep`: the image gets a name, and is not evicted any more. */
+export const KeepImage = z.strictObject({ organization: z.string().min(1).max(128) });
 
 /** Body of `POST /vms/{id}/image`: makes an image of the VM's files, which belongs to the organization. */
 export const CommitVm = z.strictObject({
   organization: z.string().min(1).max(128),
   config: ImageConfig,
+  /** Whether the image gets a name. Otherwise it is what a step of a build left, and part of the image cache. */
+  kept: z.boolean(),
   /** The most bytes that the image may have as stored. */
   max_bytes: z.int().positive(),
 });

@@ -171,14 +171,14 @@ test('an image that cannot be removed is skipped, and the next one is evicted in
   assert.equal(await sweep(), 'stuck');
 });
 
-test('an image that an organization has built stays over any limit until it is deleted and no longer in use', async () => {
+test('a built image with a name stays over any limit until it is deleted and no longer in use', async () => {
   const { addImage, addTemplate, sweep, leases, images, evictor } = setUp({ maxBytes: 1 });
   addImage('built', 50, 1);
   const built = images.things.get('built');
   assert.ok(built);
-  images.things.set('built', { ...built, owner: 'org1', isReleased: false });
+  images.things.set('built', { ...built, isKept: true, isReleased: false });
   assert.equal(await sweep(), 'built');
-  images.things.set('built', { ...built, owner: 'org1', isReleased: true });
+  images.things.set('built', { ...built, isKept: true, isReleased: true });
   addTemplate('running', 'built');
   const lease = leases.open();
   lease.add(imageKey('built'));
@@ -187,4 +187,14 @@ test('an image that an organization has built stays over any limit until it is d
   lease.release();
   await evictor.settled();
   assert.deepEqual([...images.things.keys()], []);
+});
+
+test('what a step of a build has left counts, and is evicted like any image', async () => {
+  const { addImage, sweep, images } = setUp();
+  addImage('step', 60, 1);
+  const step = images.things.get('step');
+  assert.ok(step);
+  images.things.set('step', { ...step, isKept: false, isReleased: false });
+  addImage('newer', 60, 2);
+  assert.equal(await sweep(), 'newer');
 });

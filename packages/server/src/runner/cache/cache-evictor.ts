@@ -17,9 +17,9 @@ export interface CachedImage {
   sizeBytes: number;
   preparedAt: Date;
   lastUse: LastUse;
-  /** Set for an image that belongs to an organization and cannot be made again; it is no part of the cache. */
-  owner?: string | undefined;
-  /** Set for such an image that its owner has deleted. */
+  /** Set for an image that was built from steps and has a name: nothing can make it again, so it is no part of the cache. */
+  isKept?: boolean;
+  /** Set for a built image that its owner has deleted. */
   isReleased?: boolean;
 }
 
@@ -133,7 +133,7 @@ export class CacheEvictor {
 
   get totalBytes(): number {
     const { images, templates } = this.#options;
-    const cached = [...images.values()].filter(({ owner }) => owner === undefined);
+    const cached = [...images.values()].filter(({ isKept }) => isKept !== true);
     const all = [...cached, ...templates.values()];
     return all.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   }
@@ -178,8 +178,8 @@ export class CacheEvictor {
       if (isHeld && imageDigest !== undefined) heldImages.add(imageDigest);
       candidates.push({ what: 'template', name, sizeBytes, lastUsedMs: lastUse.ms, isHeld });
     }
-    for (const { digest: name, sizeBytes, lastUse, owner } of images.values()) {
-      if (owner !== undefined) continue;
+    for (const { digest: name, sizeBytes, lastUse, isKept } of images.values()) {
+      if (isKept === true) continue;
       const isHeld = heldImages.has(name) || leases.isHeld(imageKey(name));
       candidates.push({ what: 'image', name, sizeBytes, lastUsedMs: lastUse.ms, isHeld });
     }

@@ -1,6 +1,6 @@
 /** Makes images of VMs: the image that a VM was started from, and what its guest has changed since. */
 import { AppError } from '@coppice/contract';
-import type { CommittedImage, CommitVm, VmImage, VmInfo } from '../../lib/protocol/runner-protocol.ts';
+import type { CommittedImage, CommitVm, StoredConfig, VmInfo } from '../../lib/protocol/runner-protocol.ts';
 import { DEFAULT_IMAGE_LIMITS } from '../image/layers/image-limits.ts';
 import type { ImageStore } from '../image/store/image-store.ts';
 import type { Fleet } from './fleet.ts';
@@ -23,12 +23,17 @@ export class VmImages {
   }
 
   /** Returns the image that the VM was started from. */
-  read(id: string): VmImage {
-    const digest = digestOf(this.#parts.fleet.vms.get(id).info);
-    const config = this.#parts.images.stored.find(digest)?.config;
-    if (config === undefined)
-      throw new AppError('image_not_found', `the image ${digest} of the sandbox is not stored any more`);
-    return { digest, config: { ...config, env: { ...config.env } } };
+  read(id: string): StoredConfig {
+    return this.find(digestOf(this.#parts.fleet.vms.get(id).info));
+  }
+
+  /** Returns a stored image. Throws `image_not_found` if there is none with the digest, or its owner has deleted it. */
+  find(digest: string): StoredConfig {
+    const entry = this.#parts.images.stored.find(digest);
+    if (entry === undefined || entry.isReleased)
+      throw new AppError('image_not_found', `the image ${digest} is not stored any more`);
+    const { config, sizeBytes: size_bytes } = entry;
+    return { digest, size_bytes, config: { ...config, env: { ...config.env } } };
   }
 
   /** Resolves with the new image. The VM continues; its programs are frozen while its files are read. */
@@ -40,6 +45,7 @@ export class VmImages {
       base: digestOf(driver.info),
       organization: request.organization,
       config: request.config,
+      isKept: request.kept,
       openLayer: (signal) => readGuestLayer(session, signal),
       maxLayerBytes: Math.min(
         (driver.info.disk_mib + HEADERS_MIB) * MIB,

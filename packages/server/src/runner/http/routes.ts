@@ -14,6 +14,7 @@ import {
   CreateVm,
   EventPlace,
   ForkVm,
+  KeepImage,
   PrepareImage,
   RestoreVm,
   RollbackVm,
@@ -141,6 +142,8 @@ const ROUTES: readonly Route[] = [
   [['POST'], '/events/ack', acknowledgeEvents],
   [['GET'], '/images', listImages],
   [['POST'], '/images/prepare', prepareImage],
+  [['GET'], '/images/:digest', readImage],
+  [['POST'], '/images/:digest/keep', keepImage],
   [['DELETE'], '/images/:digest', releaseImage],
   ...DISK_ROUTES.map(([method, path, handle]): Route => [
     [method],
@@ -238,6 +241,16 @@ async function prepareImage(parts: RouteParts, { stream }: Exchange): Promise<vo
 async function commitVm({ vmImages }: RouteParts, { stream, id }: Exchange): Promise<void> {
   const request = CommitVm.parse(await readJson(stream));
   respondJson(stream, 201, await vmImages.commit(id, request, untilClosed(stream)));
+}
+
+function readImage({ vmImages }: RouteParts, { stream, parameters }: Exchange): void {
+  respondJson(stream, 200, vmImages.find(parameters['digest'] ?? ''));
+}
+
+async function keepImage({ images }: RouteParts, { stream, parameters }: Exchange): Promise<void> {
+  const { organization } = KeepImage.parse(await readJson(stream));
+  const isKept = await images.keep(parameters['digest'] ?? '', organization);
+  respondJson(stream, 200, { kept: isKept });
 }
 
 async function releaseImage({ images }: RouteParts, { stream, parameters }: Exchange): Promise<void> {

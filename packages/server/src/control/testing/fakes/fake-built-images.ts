@@ -1,33 +1,70 @@
 /** Images that the fake runner makes of its VMs. */
 import type { ServerHttp2Stream } from 'node:http2';
-import { CommitVm, type CommittedImage } from '../../../lib/protocol/runner-protocol.ts';
+import { AppError } from '@coppice/contract';
+import {
+  CommitVm,
+  KeepImage,
+  type CommittedImage,
+  type ImageConfig,
+  type StoredConfig,
+} from '../../../lib/protocol/runner-protocol.ts';
 import { answer, readAll } from './fake-answers.ts';
 
-const CONFIG = { env: { PATH: '/bin' }, user: '', workdir: '/base' };
+const CONFIG: ImageConfig = { env: { PATH: '/bin' }, user: '', workdir: '/base' };
+
+interface Made extends CommittedImage {
+  config: ImageConfig;
+  isKept: boolean;
+}
 
 export class FakeBuiltImages {
   readonly commits: CommitVm[] = [];
   readonly released: string[] = [];
+  /** By digest. */
+  readonly made = new Map<string, Made>();
   sizeBytes = 1000;
   /** Called before an image is made; may throw the error that is answered. */
-  onCommit: () => Promise<void> | void = () => undefined;
-  #count = 0;
+  onCommit: (commit: CommitVm) => Promise<void> | void = () => undefined;
+  /** Called before an image is kept. */
+  onKeep: (digest: string) => void = () => undefined;
 
-  async answer(stream: ServerHttp2Stream, method: string, _vmId: string): Promise<void> {
-    if (method === 'GET') return answer(stream, 200, { digest: digestOf(0), config: CONFIG });
-    this.commits.push(CommitVm.parse(JSON.parse((await readAll(stream)).toString('utf8'))));
-    await this.onCommit();
-    this.#count += 1;
-    const made: CommittedImage = { digest: digestOf(this.#count), size_bytes: this.sizeBytes };
-    return answer(stream, 201, made);
+  /** Answers for the image of a VM, whose reference is given. */
+  async answerVm(stream: ServerHttp2Stream, method: string, reference: string): Promise<void> {
+    if (method === 'GET') return answer(stream, 200, this.#describe(digestIn(reference)));
+    const commit = CommitVm.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    this.commits.push(commit);
+    await this.onCommit(commit);
+    const digest = `sha256:${String(this.commits.length).padStart(64, '0')}`;
+    const image: CommittedImage = { digest, size_bytes: this.sizeBytes };
+    this.made.set(digest, { ...image, config: commit.config, isKept: commit.kept });
+    return answer(stream, 201, image);
   }
 
-  release(stream: ServerHttp2Stream, digest: string): void {
-    this.released.push(digest);
-    answer(stream, 200, { released: true });
+  /** Answers for a stored image. */
+  async answer(stream: ServerHttp2Stream, method: string, path: string): Promise<void> {
+    const digest = digestIn(path);
+    if (method === 'GET') return answer(stream, 200, this.#describe(digest));
+    if (method === 'DELETE') {
+      this.released.push(digest);
+      return answer(stream, 200, { released: this.made.delete(digest) });
+    }
+    KeepImage.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    this.onKeep(digest);
+    const image = this.made.get(digest);
+    if (image !== undefined) image.isKept = true;
+    return answer(stream, 200, { kept: image !== undefined });
+  }
+
+  /** An image that was not built is any that a registry could have. */
+  #describe(digest: string): StoredConfig {
+    const image = this.made.get(digest);
+    if (image !== undefined) return { digest, size_bytes: image.size_bytes, config: image.config };
+    if (/^sha256:0+\d{1,6}$/u.test(digest)) throw new AppError('image_not_found', 'no such image');
+    return { digest, size_bytes: 1000, config: CONFIG };
   }
 }
 
-function digestOf(number: number): string {
-  return `sha256:${String(number).padStart(64, '0')}`;
+/** Returns the first digest: the fake runner adds one to any reference. */
+function digestIn(reference: string): string {
+  return /sha256:[0-9a-f]{64}/u.exec(reference)?.[0] ?? '';
 }

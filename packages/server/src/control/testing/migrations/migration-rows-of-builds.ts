@@ -51,6 +51,15 @@ export const IMAGE_BUILDS = {
         ended_at: NOW - 1000,
       },
     ],
+    image_steps: [
+      {
+        organization_id: 'orgfirst',
+        key: 'a'.repeat(64),
+        digest: DIGEST,
+        size_bytes: 2 ** 33,
+        last_used_at: NOW - 1000,
+      },
+    ],
     image_build_events: [
       { build_id: BUILD_ID, seq: 1, event: '{"type":"note","text":"creating the sandbox"}' },
     ],

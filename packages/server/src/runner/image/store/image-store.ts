@@ -183,6 +183,15 @@ export class ImageStore implements AsyncDisposable {
     return isReleased;
   }
 
+  /** Protects an image of an organization from eviction: it gets a name. Returns false if it is not stored. */
+  async keep(digest: string, organization: string): Promise<boolean> {
+    const { images } = this.#parts;
+    const entry = images.find(digest);
+    if (entry?.owner !== organization) return false;
+    await images.restore(entry, { isKept: true });
+    return true;
+  }
+
   #findBuilt(reference: ImageReference, { lease, organization = '' }: PrepareOptions): StoredImage {
     const { digest = '' } = reference;
     const entry = this.#parts.images.findOwned(digest, organization);

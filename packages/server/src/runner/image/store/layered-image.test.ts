@@ -55,6 +55,7 @@ async function buildAbove(
     config: { env: { A: 'b' }, user: '1000', workdir: '/d' },
     openLayer: () => (Buffer.isBuffer(layer) ? chunksOf(layer) : layer),
     maxLayerBytes: 16 * MIB,
+    isKept: true,
     maxBytes: 16 * MIB,
     signal: AbortSignal.timeout(60_000),
     ...change,
@@ -106,6 +107,27 @@ test('only its organization finds an image that was built, also after a restart,
     store.list().filter((image) => image.digest === digest),
     [],
   );
+});
+
+test('an image without a name is kept once it gets one, also one that is being removed, and for its organization alone', async () => {
+  const directory = mkdtempSync(join(site.root, 'store-'));
+  let digest: string;
+  {
+    await using store = await site.openStore({ directory });
+    const layer = await archiveOf([{ path: 'step' }]);
+    ({ digest } = await buildAbove(store, layer, { isKept: false }));
+    assert.equal(store.stored.find(digest)?.isKept, false);
+    assert.equal(await store.keep(digest, 'org2'), false);
+    assert.equal(store.stored.find(digest)?.isKept, false);
+    await store.release(digest);
+    assert.equal(await store.keep(digest, 'org1'), true);
+    const again = await buildAbove(store, layer, { isKept: false });
+    assert.equal(again.digest, digest);
+  }
+  await using store = await site.openStore({ directory });
+  const { isKept, isReleased } = store.stored.find(digest) ?? {};
+  assert.deepEqual({ isKept, isReleased }, { isKept: true, isReleased: false });
+  assert.equal(await store.keep(`sha256:${'0'.repeat(64)}`, 'org1'), false);
 });
 
 async function refused(work: Promise<unknown>, code: ErrorCode, pattern: RegExp): Promise<void> {

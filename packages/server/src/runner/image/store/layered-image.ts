@@ -33,6 +33,8 @@ export interface LayeredBuild {
   /** Opens the layer: a tar archive from a guest. It is read once, to its end. */
   openLayer: (signal: AbortSignal) => AsyncIterable<Buffer>;
   maxLayerBytes: number;
+  /** Whether the image gets a name; otherwise it is part of the image cache. */
+  isKept: boolean;
   /** The most bytes that the image may have as stored. */
   maxBytes: number;
   signal: AbortSignal;
@@ -74,7 +76,7 @@ export async function buildLayeredImage(
   const digest = digestOf(base, build, layerDigest);
   const known = images.find(digest);
   if (known !== undefined) {
-    await images.keep(known);
+    await images.restore(known, build);
     return known;
   }
   return await images.publish(path, {
@@ -83,6 +85,7 @@ export async function buildLayeredImage(
     config: build.config,
     reference: { name: formatPinned(builtReference(digest)), isAnonymous: false },
     owner: build.organization,
+    isKept: build.isKept,
   });
 }
 

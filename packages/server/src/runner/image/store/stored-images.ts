@@ -37,6 +37,8 @@ const ImageRecord = z.object({
   ),
   /** The organization that owns an image built from steps. Absent for images that are fetched or imported. */
   owner: z.string().optional(),
+  /** Whether such an image has a name. One without is what a step of a build left, and part of the cache. */
+  kept: z.literal(true).optional(),
   released: z.literal(true).optional(),
 });
 
@@ -52,8 +54,10 @@ export interface ImageEntry {
   /** The references that were served to an anonymous caller: only these may serve one while the registry is down. */
   anonymous: Set<string>;
   lastUse: LastUse;
-  /** The organization that owns an image built from steps, which nothing can make again: it is not evicted. */
+  /** The organization that owns an image built from steps. */
   owner: string | undefined;
+  /** Set for such an image with a name: nothing can make it again, so it is not evicted. */
+  isKept: boolean;
   /** Its owner has deleted it: nothing finds it, and it is removed as soon as no VM uses it. */
   isReleased: boolean;
 }
@@ -66,6 +70,7 @@ export interface NewReference {
 export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & {
   reference: NewReference;
   owner?: string;
+  isKept?: boolean;
 };
 
 export class StoredImages {
@@ -139,6 +144,7 @@ export class StoredImages {
       references: new Map([[image.reference.name, now]]),
       anonymous: new Set(image.reference.isAnonymous ? [image.reference.name] : []),
       owner: image.owner,
+      isKept: image.isKept === true,
       isReleased: false,
     };
     await writeRecord(path, made);
@@ -165,9 +171,11 @@ export class StoredImages {
     return true;
   }
 
-  /** Takes back a release: the image was built again. */
-  async keep(entry: ImageEntry): Promise<void> {
-    if (!entry.isReleased) return;
+  /** Takes back a release: the image was built again. With `isKept`, it is not evicted from now on. */
+  async restore(entry: ImageEntry, { isKept }: { isKept: boolean }): Promise<void> {
+    if (!entry.isReleased && (entry.isKept || !isKept)) return;
+    // A released image has no name, whatever it was before.
+    entry.isKept = isKept || (entry.isKept && !entry.isReleased);
     entry.isReleased = false;
     await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
   }
@@ -231,6 +239,7 @@ async function readEntry(path: string): Promise<ImageEntry> {
     anonymous: new Set(record.references.flatMap(({ name, anonymous }) => (anonymous ? [name] : []))),
     lastUse: LastUse.read(path),
     owner: record.owner,
+    isKept: record.kept === true,
     isReleased: record.released === true,
   };
 }
@@ -248,6 +257,7 @@ async function writeRecord(directory: string, entry: Omit<ImageEntry, 'lastUse'>
       anonymous: entry.anonymous.has(name),
     })),
     ...(entry.owner !== undefined && { owner: entry.owner }),
+    ...(entry.isKept && { kept: true as const }),
     ...(entry.isReleased && { released: true as const }),
   };
   const path = join(directory, RECORD_NAME);

@@ -1,0 +1,89 @@
+/**
+ * Names the results of steps, so that a later build finds them. A key is a hash of the key before it and of all that the step
+ * depends on here: its text, the variables, the user and the directory, and the files that it copies. The first key stands for
+ * the organization and the image. What a step reads from the network is no part of it.
+ */
+import { createHash, type Hash } from 'node:crypto';
+import { AppError } from '@coppice/contract';
+import type { StoredConfig } from '../../lib/protocol/runner-protocol.ts';
+import { packSelection, selectFiles } from './copy-files.ts';
+import type { PlannedStep } from './planned-step.ts';
+import { StepScope } from './step-scope.ts';
+
+/** Changed when the same step has another effect than before. */
+const VERSION = 1;
+
+export interface KeyedSteps {
+  organizationId: string;
+  base: Pick<StoredConfig, 'digest' | 'config'>;
+  steps: readonly PlannedStep[];
+  escape: string | undefined;
+  contextPath: string | undefined;
+  signal: AbortSignal;
+}
+
+/** Returns the key of each step. Those from a step on whose files are missing have none: it will fail. */
+export async function listStepKeys(keyed: KeyedSteps): Promise<string[]> {
+  const { organizationId, base, steps, escape, contextPath, signal } = keyed;
+  const scope = new StepScope(base.config, escape);
+  const copied = new Map<string, Promise<string>>();
+  const keys: string[] = [];
+  let key = hashOf([VERSION, organizationId, base.digest]);
+  for (const planned of steps) {
+    signal.throwIfAborted();
+    const { line: _, ...step } = scope.expand(planned);
+    const files = await hashFiles(step.copy, { contextPath, copied, signal });
+    if (files === undefined) break;
+    const { user, workdir } = scope.config;
+    key = hashOf([key, step, scope.variables, user, workdir, files]);
+    keys.push(key);
+    scope.take(step);
+  }
+  return keys;
+}
+
+/** Returns undefined if the files cannot be copied. */
+async function hashFiles(
+  copy: PlannedStep['copy'],
+  { contextPath, copied, signal }: FilesOfBuild,
+): Promise<string | undefined> {
+  if (copy === undefined) return '';
+  if (contextPath === undefined) return undefined;
+  const { from_path, mode } = copy;
+  const asked = JSON.stringify([from_path, mode]);
+  const hashing = copied.get(asked) ?? hashCopied(contextPath, copy, signal);
+  copied.set(asked, hashing);
+  try {
+    return await hashing;
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'build_failed') return undefined;
+    throw error;
+  }
+}
+
+interface FilesOfBuild {
+  contextPath: string | undefined;
+  /** Hashes of files that an earlier step has copied too. */
+  copied: Map<string, Promise<string>>;
+  signal: AbortSignal;
+}
+
+async function hashCopied(
+  contextPath: string,
+  { from_path, mode }: NonNullable<PlannedStep['copy']>,
+  signal: AbortSignal,
+): Promise<string> {
+  const selection = await selectFiles(contextPath, from_path);
+  // Another checkout of the same files has other times.
+  const how = { mode: mode === undefined ? undefined : Number.parseInt(mode, 8), withoutTimes: true };
+  const hash: Hash = createHash('sha256').update(JSON.stringify(selection.hasDirectory));
+  for await (const chunk of packSelection(contextPath, selection, how)) {
+    signal.throwIfAborted();
+    hash.update(chunk as Buffer);
+  }
+  return hash.digest('hex');
+}
+
+function hashOf(parts: unknown[]): string {
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex');
+}
