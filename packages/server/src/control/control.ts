@@ -111,18 +111,8 @@ export async function startControl(
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, log);
-  purgeHourly(
-    [
-      idempotency,
-      exposed.previews,
-      access.accounts.sessions,
-      live.buildStore,
-      live.stepCache,
-      ...storage.purged,
-    ],
-    stack,
-    log,
-  );
+  const { sessions } = access.accounts;
+  purgeHourly([idempotency, exposed.previews, sessions, ...live.purged, ...storage.purged], stack, log);
   const shared = { db, organizationAudit, rules, runner, idempotency, metrics, limits, documentation };
   const parts = {
     ...access,

@@ -127,8 +127,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
 interface BuildRecords {
   contexts: BuildContexts;
   imageBuilds: ImageBuilds;
-  buildStore: BuildStore;
-  stepCache: StepCache;
+  /** For the hourly removal of what is old. */
+  purged: readonly [BuildStore, StepCache];
 }
 
 /** Ends what builds of a killed control have left. */
@@ -144,7 +144,7 @@ async function openBuilds(
     new ImageBuilds({ ...parts, store: buildStore, cache, contexts, runner, clock, log }),
   );
   await imageBuilds.recover();
-  return { contexts, imageBuilds, buildStore, stepCache: cache };
+  return { contexts, imageBuilds, purged: [buildStore, cache] };
 }
 
 function openRegistries({ db, organizationAudit: audit, secrets, log }: SandboxesBase): Registries {

@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { buffer } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
 import { writeTar } from '../../../../../e2e/fixtures/images/oci-layout.ts';
@@ -61,4 +62,21 @@ test('a pattern with many stars ends at once', () => {
   assert.equal(matchesName('*.js', 'main.js'), true);
   assert.equal(matchesName('m?in*', 'main.js'), true);
   assert.equal(matchesName('a*b*c', 'axbyb'), false);
+});
+
+test('a reader that holds what it has read gets the bytes of large files unchanged', async () => {
+  const large = join(directory, 'large.tar');
+  const content = Buffer.alloc(5 << 20);
+  for (let at = 0; at < content.length; at += 4) content.writeUInt32LE(at, at);
+  await writeTar(large, [{ path: 'large', content }]);
+  const held: Buffer[] = [];
+  for await (const chunk of packSelection(large, await selectFiles(large, 'large'), {})) {
+    held.push(chunk as Buffer);
+    await delay(5);
+  }
+  const unpacked = execFileSync('tar', ['-xOf', '-', 'large'], {
+    input: Buffer.concat(held),
+    maxBuffer: 2 * content.length,
+  });
+  assert.equal(unpacked.equals(content), true);
 });
