@@ -49,6 +49,8 @@ interface BuildRequestBase extends Shape {
   name: string;
   /** Id of `uploadContext()`: the files that the steps copy. */
   context?: string | undefined;
+  /** If true, all steps run. By default, a build begins with what the same first steps left in an earlier build. */
+  noCache?: boolean | undefined;
   /** Seconds after which the build fails, 1–14 400. Default 1800. */
   timeoutSeconds?: number | undefined;
   /** Network profile of the sandbox of the build. */
@@ -76,7 +78,7 @@ export interface ImageBuildInfo {
   image: string | null;
   /** Size of the image as stored. Null until the build is done. */
   sizeBytes: number | null;
-  /** Id of the sandbox of the build, which is destroyed at its end. */
+  /** Id of the sandbox of the build, which is destroyed at its end. There is none if all steps are cached. */
   sandboxId: string;
   /** Number of steps. */
   steps: number;
@@ -92,7 +94,8 @@ export interface ImageBuildInfo {
 
 /** An event in the log of a build. `end` is the last. A newer service may have more types, which are left out. */
 export type ImageBuildEvent =
-  | { type: 'step'; seq: number; step: number; text: string }
+  /** `cached`: the step does not run, because an earlier build has run the same steps. */
+  | { type: 'step'; seq: number; step: number; text: string; cached: boolean }
   | { type: 'stdout' | 'stderr'; seq: number; step: number; data: string }
   | { type: 'note'; seq: number; text: string }
   | { type: 'end'; seq: number; build: ImageBuildInfo };
@@ -109,6 +112,7 @@ const FIELDS = {
   dockerfile: 'dockerfile',
   buildArgs: 'build_args',
   context: 'context',
+  noCache: 'no_cache',
   timeoutSeconds: 'timeout',
   networkProfile: 'network_profile',
   vcpus: 'vcpus',
@@ -118,7 +122,6 @@ const FIELDS = {
 const COPY_FIELDS = { fromPath: 'from_path', to: 'to', owner: 'owner', mode: 'mode' } as const;
 const PATH = '/v1/images/builds';
 const MAX_EVENT_LENGTH = 1 << 20;
-/** Attempts to continue a log that broke off without a new event. */
 /** Errors that may be over in a moment: the service starts again, or the network failed. */
 const BROKEN: ReadonlySet<string> = new Set([
   'connection_failed',
@@ -126,6 +129,7 @@ const BROKEN: ReadonlySet<string> = new Set([
   'timeout',
   'unavailable',
 ]);
+/** Attempts to continue a log that broke off without a new event. */
 const MAX_BREAKS = 5;
 const BREAK_MS = 1000;
 
@@ -259,7 +263,8 @@ function parseEvent(event: WireObject): ImageBuildEvent | undefined {
   if (type === 'note') return { type, seq: readNumber(event, 'seq'), text: readString(event, 'text') };
   if (type !== 'step' && type !== 'stdout' && type !== 'stderr') return undefined;
   const place = { seq: readNumber(event, 'seq'), step: readNumber(event, 'step') };
-  if (type === 'step') return { type, ...place, text: readString(event, 'text') };
+  if (type === 'step')
+    return { type, ...place, text: readString(event, 'text'), cached: event['cached'] === true };
   return { type, ...place, data: readString(event, 'data') };
 }
 

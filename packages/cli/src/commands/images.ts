@@ -62,6 +62,7 @@ interface BuildImageOptions extends PrepareOptions {
   tag: string;
   buildArg?: Record<string, string>;
   networkProfile?: string;
+  cache: boolean;
   timeout?: number;
 }
 
@@ -86,10 +87,21 @@ function addBuild(images: Command): void {
     .option('--mem <size>', 'memory of that sandbox, such as 2g', parseMiB)
     .option('--disk-size <size>', 'scratch disk of that sandbox', parseMiB)
     .option('--network-profile <name>', 'network profile of that sandbox')
+    .option('--no-cache', 'runs all steps, also those that an earlier build has run')
     .option('--timeout <seconds>', 'the build fails after this time', whole(1))
     .action(
       action<BuildImageOptions>(async (call) => {
-        const { file, tag, buildArg = {}, cpus, mem, diskSize, networkProfile, timeout } = call.options;
+        const {
+          file,
+          tag,
+          buildArg = {},
+          cpus,
+          mem,
+          diskSize,
+          networkProfile,
+          cache,
+          timeout,
+        } = call.options;
         const built = await buildFromDirectory({
           client: call.connect(),
           out: call.out,
@@ -99,6 +111,7 @@ function addBuild(images: Command): void {
           buildArgs: buildArg,
           shape: { vcpus: cpus, memMiB: mem, diskMiB: diskSize },
           networkProfile,
+          noCache: !cache,
           timeoutSeconds: timeout,
         });
         await call.out.result(built, built.image ?? built.name);

@@ -17,17 +17,18 @@ export interface BuildCall {
   buildArgs: Readonly<Record<string, string>>;
   shape: { vcpus?: number | undefined; memMiB?: number | undefined; diskMiB?: number | undefined };
   networkProfile: string | undefined;
+  noCache: boolean;
   timeoutSeconds: number | undefined;
 }
 
 /** Resolves with the finished build. Rejects with the reason if it fails. */
 export async function buildFromDirectory(call: BuildCall): Promise<ImageBuildInfo> {
-  const { client, out, directory, name, buildArgs, shape, networkProfile, timeoutSeconds } = call;
+  const { client, out, directory, name, buildArgs, shape, networkProfile, noCache, timeoutSeconds } = call;
   if (!(await stat(directory)).isDirectory()) throw new Error(`${directory} is not a directory`);
   const dockerfile = await readFile(call.file ?? join(directory, 'Dockerfile'), 'utf8');
   const archive = Readable.toWeb(Readable.from(packContext(directory))) as ReadableStream<Uint8Array>;
   const context = await out.during('uploading the context …', client.builds.uploadContext(archive));
-  const request = { dockerfile, name, buildArgs, context, ...shape, networkProfile, timeoutSeconds };
+  const request = { dockerfile, name, buildArgs, context, ...shape, networkProfile, noCache, timeoutSeconds };
   return client.builds.run(request, { onEvent: (event) => show(out, event) });
 }
 
@@ -35,6 +36,7 @@ export async function buildFromDirectory(call: BuildCall): Promise<ImageBuildInf
 function show(out: Output, event: ImageBuildEvent): void {
   if (event.type === 'stdout' || event.type === 'stderr')
     process.stderr.write(event.data.split('\n').map(toVisible).join('\n'));
-  else if (event.type === 'step') out.note(`[${event.step + 1}] ${event.text}`);
+  else if (event.type === 'step')
+    out.note(`[${event.step + 1}] ${event.cached ? 'cached: ' : ''}${event.text}`);
   else if (event.type === 'note') out.note(`--> ${event.text}`);
 }
