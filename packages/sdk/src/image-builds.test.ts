@@ -62,7 +62,7 @@ test('a build sends its steps and options in snake_case, once, and does not wait
     { workdir: '/srv' },
     { user: 'app' },
   ];
-  const options = { context: 'c', timeoutSeconds: 60, networkProfile: 'npm', noCache: true, memMiB: 512 };
+  const options = { context: 'c', timeout: 60, networkProfile: 'npm', noCache: true, memMiB: 512 };
   assert.deepEqual(await builds.start({ from: 'node:22-slim', name: 'app:1', steps, ...options }), SHOWN);
   assert.equal(`${server.last.method} ${server.last.url}`, 'POST /v1/images/build');
   assert.match(server.last.headers['idempotency-key']?.toString() ?? '', /./u);

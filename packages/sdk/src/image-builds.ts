@@ -52,7 +52,7 @@ interface BuildRequestBase extends Shape {
   /** If true, all steps run. By default, a build begins with what the same first steps left in an earlier build. */
   noCache?: boolean | undefined;
   /** Seconds after which the build fails, 1–14 400. Default 1800. */
-  timeoutSeconds?: number | undefined;
+  timeout?: number | undefined;
   /** Network profile of the sandbox of the build. */
   networkProfile?: string | undefined;
 }
@@ -113,7 +113,7 @@ const FIELDS = {
   buildArgs: 'build_args',
   context: 'context',
   noCache: 'no_cache',
-  timeoutSeconds: 'timeout',
+  timeout: 'timeout',
   networkProfile: 'network_profile',
   vcpus: 'vcpus',
   memMiB: 'mem_mib',

@@ -112,7 +112,7 @@ function addBuild(images: Command): void {
           shape: { vcpus: cpus, memMiB: mem, diskMiB: diskSize },
           networkProfile,
           noCache: !cache,
-          timeoutSeconds: timeout,
+          timeout,
         });
         await call.out.result(built, built.image ?? built.name);
       }),

@@ -18,17 +18,17 @@ export interface BuildCall {
   shape: { vcpus?: number | undefined; memMiB?: number | undefined; diskMiB?: number | undefined };
   networkProfile: string | undefined;
   noCache: boolean;
-  timeoutSeconds: number | undefined;
+  timeout: number | undefined;
 }
 
 /** Resolves with the finished build. Rejects with the reason if it fails. */
 export async function buildFromDirectory(call: BuildCall): Promise<ImageBuildInfo> {
-  const { client, out, directory, name, buildArgs, shape, networkProfile, noCache, timeoutSeconds } = call;
+  const { client, out, directory, name, buildArgs, shape, networkProfile, noCache, timeout } = call;
   if (!(await stat(directory)).isDirectory()) throw new Error(`${directory} is not a directory`);
   const dockerfile = await readFile(call.file ?? join(directory, 'Dockerfile'), 'utf8');
   const archive = Readable.toWeb(Readable.from(packContext(directory))) as ReadableStream<Uint8Array>;
   const context = await out.during('uploading the context …', client.builds.uploadContext(archive));
-  const request = { dockerfile, name, buildArgs, context, ...shape, networkProfile, noCache, timeoutSeconds };
+  const request = { dockerfile, name, buildArgs, context, ...shape, networkProfile, noCache, timeout };
   return client.builds.run(request, { onEvent: (event) => show(out, event) });
 }
 
