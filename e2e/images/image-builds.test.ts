@@ -205,6 +205,100 @@ test('a Dockerfile is built with the files of its context', async (running) => {
   assert.match(again.text, /upload it again/u);
 });
 
+test('steps that have not changed do not run again, and a build of cached steps alone starts no sandbox', async () => {
+  const dockerfile = [
+    `FROM ${FROM}`,
+    'RUN cat /proc/sys/kernel/random/uuid > /stamp',
+    'COPY main /srv/',
+    'RUN cat /srv/main > /made',
+  ].join('\n');
+  const first = await buildCached({ name: 'cache:1', dockerfile, main: 'one' });
+  assert.deepEqual(first.cached, [false, false, false]);
+  const second = await buildCached({ name: 'cache:2', dockerfile, main: 'one' });
+  assert.deepEqual(second.cached, [true, true, true]);
+  assert.equal(digestOf(second), digestOf(first));
+  assert.equal((await api.call('GET', `/v1/runs/${second.run_id}`)).status, 404, 'there was no sandbox');
+  const third = await buildCached({ name: 'cache:3', dockerfile, main: 'two' });
+  assert.deepEqual(third.cached, [true, false, false]);
+  const fourth = await buildCached({ name: 'cache:4', dockerfile, main: 'two', no_cache: true });
+  assert.deepEqual(fourth.cached, [false, false, false]);
+  const files = [];
+  for (const number of [1, 2, 3, 4]) files.push(await readMade(`built/cache:${number}`));
+  const [one, same, changed, fresh] = files;
+  assert.deepEqual(same, one);
+  assert.deepEqual([one?.made, changed?.made, fresh?.made], ['one', 'two', 'two']);
+  assert.equal(changed?.stamp, one?.stamp, 'the first step did not run again');
+  assert.notEqual(fresh?.stamp, one?.stamp);
+  const listed = await api.call('GET', '/v1/images');
+  assert.doesNotMatch(listed.text, /built\/(?:step|image)/u);
+});
+
+test('a runner killed while it saves a step leaves no half of it, and a control killed after it leaves the whole', async () => {
+  const steps = (last: string) => [{ run: 'echo begun > /begun' }, { run: last }];
+  const first = await build({ name: 'half:1', detached: true, steps: steps('sleep 10') });
+  const staging = join(service.dataDir, 'runner', 'images', 'staging');
+  const untilMs = performance.now() + WAIT_MS;
+  while (!readdirSync(staging).some((name) => name.startsWith('image-'))) {
+    assert.ok(performance.now() < untilMs, 'the step is saved');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  await service.killRole('runner');
+  await waitForEnd(first.id);
+  assert.match(await logOf(first.id), /the steps from here on are not cached/u);
+  const second = await build({ name: 'half:2', detached: true, steps: steps('echo waits; sleep 600') });
+  await untilLogHas(second.id, 'waits');
+  assert.deepEqual(readCached(await logOf(second.id)), [false, false]);
+  await service.killRole('control');
+  await waitForEnd(second.id);
+  const third = await build({ name: 'half:3', steps: steps('cat /begun') });
+  assert.equal(third.status, 'done', JSON.stringify(third.error));
+  assert.deepEqual(readCached(await logOf(third.id)), [true, false]);
+});
+
+interface CachedBuild extends Build {
+  cached: boolean[];
+}
+
+/** Builds with a context of one file. */
+async function buildCached({
+  main,
+  ...body
+}: Record<string, unknown> & { main: string }): Promise<CachedBuild> {
+  const directory = mkdtempSync(join(tmpdir(), 'coppice-e2e-cache-'));
+  try {
+    const archive = join(directory, 'context.tar');
+    await writeTar(archive, [{ path: 'main', content: main }]);
+    const context = await api.call('POST', '/v1/images/contexts', { raw: readFileSync(archive) });
+    assert.equal(context.status, 201, context.text);
+    const built = await build({ from: undefined, context: context.body['id'], ...body });
+    assert.equal(built.status, 'done', JSON.stringify(built.error));
+    return { ...built, cached: readCached(await logOf(built.id)) };
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
+
+async function logOf(id: string): Promise<string> {
+  return (await api.call('GET', `/v1/images/builds/${id}/log`)).text;
+}
+
+function readCached(log: string): boolean[] {
+  const { events } = JSON.parse(log) as { events: { type: string; cached: boolean }[] };
+  return events.filter(({ type }) => type === 'step').map(({ cached }) => cached);
+}
+
+function digestOf({ image }: Build): string {
+  return (image ?? '').split('@')[1] ?? '';
+}
+
+async function readMade(image: string): Promise<{ stamp: string; made: string }> {
+  const { id } = await api.create({ image });
+  const { stdout } = await api.exec(id, 'cat /stamp /made');
+  await api.destroy(id);
+  const [stamp = '', made = ''] = stdout.split('\n');
+  return { stamp, made };
+}
+
 test('the command line builds a directory, shows the log, and says which step failed', async (running) => {
   using cli = new PublishedCli();
   const { code: login, stderr: said } = await cli.run(
