@@ -133,7 +133,7 @@ interface BuildRecords {
 
 /** Ends what builds of a killed control have left. */
 async function openBuilds(
-  { db, dataDir, runner, clock, log }: SandboxesBase,
+  { db, dataDir, runner, limits, clock, log }: SandboxesBase,
   parts: Pick<ImageBuildsParts, 'images' | 'registries' | 'sandboxes' | 'commands'>,
   stack: AsyncDisposableStack,
 ): Promise<BuildRecords> {
@@ -141,7 +141,7 @@ async function openBuilds(
   const buildStore = new BuildStore(db);
   const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock });
   const imageBuilds = stack.use(
-    new ImageBuilds({ ...parts, store: buildStore, cache, contexts, runner, clock, log }),
+    new ImageBuilds({ ...parts, store: buildStore, cache, contexts, runner, limits, clock, log }),
   );
   await imageBuilds.recover();
   return { contexts, imageBuilds, purged: [buildStore, cache] };

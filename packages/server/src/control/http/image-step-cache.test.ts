@@ -200,6 +200,16 @@ test('an image that is evicted before it gets its name makes the build fail with
   assert.match(second.error?.message ?? '', /removed before it got its name; build again/u);
 });
 
+test('a runner that answers no more while it makes an image is asked again', async () => {
+  let left = 2;
+  harness.runner.built.onCommit = ({ kept }) => {
+    if (!kept && left-- > 0) throw new AppError('unavailable', 'the runner restarts');
+  };
+  const made = await build({ steps: runs('asked again', 'last') });
+  assert.deepEqual([made.status, left], ['done', -1]);
+  assert.doesNotMatch(made.notes, /not cached/u);
+});
+
 test('a step that cannot be saved does not fail its build', async () => {
   harness.runner.built.onCommit = ({ kept }) => {
     if (!kept) throw new AppError('capacity', 'the disk is full');

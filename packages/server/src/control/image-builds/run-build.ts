@@ -8,10 +8,12 @@
  */
 import { AppError, BUILT_REGISTRY, parseImageReference, type CreateSandboxRequest } from '@coppice/contract';
 import type { BuildImageRequest } from '@coppice/contract';
-import type { PreparedImage, StoredConfig } from '../../lib/protocol/runner-protocol.ts';
+import type { CommitVm, PreparedImage, StoredConfig } from '../../lib/protocol/runner-protocol.ts';
 import type { Commands } from '../commands/commands.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
+import type { ControlLimits } from '../control-config.ts';
+import { insist } from '../placement/insist.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { RequestedEgress, Sandboxes } from '../sandbox/sandboxes.ts';
@@ -36,6 +38,7 @@ export interface BuildParts {
   sandboxes: Pick<Sandboxes, 'create'>;
   commands: Commands;
   runner: RunnerClient;
+  limits: Pick<ControlLimits, 'runnerOutageDeadlineMs'>;
 }
 
 export interface Plan {
@@ -173,7 +176,7 @@ const STEP_REPOSITORY = 'step';
 
 /** Applies the steps that are not cached, and makes the image. */
 async function applySteps(
-  { store, images, cache, commands, runner }: BuildParts,
+  { store, images, cache, commands, runner, limits }: BuildParts,
   build: ImageBuildTable,
   work: RunningWork & { scope: StepScope; keys: readonly string[]; done: number },
 ): Promise<CachedImage> {
@@ -183,8 +186,10 @@ async function applySteps(
   const { files } = runner;
   const parts = { reach, sandboxId, commands, files, contextPath, log, signal, deadlineMs };
   const steps = new BuildSteps(parts, scope);
-  const commit = (room: { kept: boolean; max_bytes: number }): Promise<CachedImage> =>
-    runner.images.commit(sandboxId, { organization: organizationId, config: scope.config, ...room }, signal);
+  const commit = (room: { kept: boolean; max_bytes: number }): Promise<CachedImage> => {
+    const image = { organization: organizationId, config: scope.config, ...room };
+    return commitSandbox({ runner, limits }, sandboxId, { image, signal, deadlineMs });
+  };
   const saver = new StepSaver({ signal, log }, async (key) => {
     await cache.add(organizationId, key, await commit({ kept: false, max_bytes: MAX_STEP_BYTES }));
   });
@@ -199,6 +204,32 @@ async function applySteps(
   signal.throwIfAborted();
   await log.note('making the image');
   return commit({ kept: true, max_bytes: await roomOf(images, organizationId) });
+}
+
+/** Makes an image of the sandbox's files, also if the runner restarts meanwhile: the sandbox survives that. */
+async function commitSandbox(
+  { runner, limits }: Pick<BuildParts, 'runner' | 'limits'>,
+  sandboxId: string,
+  { image, signal, deadlineMs }: { image: CommitVm; signal: AbortSignal; deadlineMs: number },
+): Promise<CachedImage> {
+  const patience = {
+    deadlineMs: Math.max(1, deadlineMs - performance.now()),
+    outageDeadlineMs: limits.runnerOutageDeadlineMs,
+    onRepeat: () => undefined,
+  };
+  try {
+    return await insist(patience, async () => {
+      try {
+        return await runner.images.commit(sandboxId, image, signal);
+      } catch (error) {
+        // Not repeated.
+        throw signal.aborted ? new Error('the build was stopped', { cause: error }) : error;
+      }
+    });
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error;
+  }
 }
 
 /** A directory that WORKDIR makes is made again in a moment. */
