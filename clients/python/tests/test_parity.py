@@ -14,8 +14,8 @@ import pytest
 import coppice
 from coppice._sync.commands import SandboxCommands
 from coppice._sync.events.webhooks import Webhooks
-from coppice._sync.organization import Organization
 from coppice._sync.sandboxes import Sandboxes
+from coppice._sync.settings.organization import Organization
 from coppice._sync.snapshots import Snapshots
 
 REPOSITORY = Path(__file__).parent.parent.parent.parent
