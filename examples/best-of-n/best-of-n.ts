@@ -80,7 +80,7 @@ async function readCandidates(): Promise<Candidate[]> {
   );
 }
 
-/** Makes the sandbox that all children are copies of. What takes long, such as installing packages, belongs here. */
+/** Makes the sandbox that all children are copies of. Slow steps, such as installing packages, belong here. */
 async function prepare(client: Coppice): Promise<Sandbox> {
   // Without the signal, as is the fork: if it were interrupted, nothing would know the sandbox that it makes.
   const sandbox = await client.sandboxes.create({

@@ -1,4 +1,4 @@
-/** What the agent needs of a model. */
+/** The interface of a model for the agent. */
 
 /** A call of one of the tools. */
 export interface ToolCall {

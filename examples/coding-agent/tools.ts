@@ -22,7 +22,7 @@ export const TOOLS: readonly Tool[] = [
   },
 ];
 
-/** Carries out a call. What fails is a result, so that the model can react to it. Rejects only when it is aborted. */
+/** Carries out a call. A failure is a result, so that the model can react to it. Rejects only when it is aborted. */
 export async function runTool(sandbox: Sandbox, call: ToolCall, signal: AbortSignal): Promise<ToolResult> {
   try {
     const output = cut(await carryOut(sandbox, call, signal));

@@ -18,7 +18,7 @@ ADOPTION_TIMEOUT_S = 30.0
 INTERRUPT_TIMEOUT_S = 10.0
 # In characters, of one cell.
 MAX_TEXT = 100_000
-# In characters, of one event. What comes out of a sandbox may be anything.
+# In characters, of one event. The output of a sandbox may be anything.
 MAX_EVENT = 16 * 2**20
 
 

@@ -110,7 +110,7 @@ function readHeading({ status, body }: Answer): string {
   return `${status} ${/<h1>(.*)<\/h1>/u.exec(body)?.[1] ?? 'without a heading'}`;
 }
 
-/** Waits for Ctrl-C. A sandbox that nobody visits ends by its timeout. */
+/** Waits for Ctrl-C. A sandbox without visitors ends by its timeout. */
 async function keepAlive(sandbox: Sandbox): Promise<void> {
   while (!signal.aborted) {
     const { status } = await sandbox.info();

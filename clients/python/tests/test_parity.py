@@ -15,8 +15,8 @@ import coppice
 from coppice._sync.commands import SandboxCommands
 from coppice._sync.events.webhooks import Webhooks
 from coppice._sync.image_builds import ImageBuilds
-from coppice._sync.organization import Organization
 from coppice._sync.sandboxes import Sandboxes
+from coppice._sync.settings.organization import Organization
 from coppice._sync.snapshots import Snapshots
 
 REPOSITORY = Path(__file__).parent.parent.parent.parent

@@ -23,7 +23,7 @@ interface ChainEntry {
   hmac: string;
 }
 
-/** What tells one kind of log from another. */
+/** The properties in which kinds of logs differ. */
 export interface ChainForm<E extends ChainEntry> {
   /** Returns the id of what the log is of. */
   subjectOf: (entry: E) => string;

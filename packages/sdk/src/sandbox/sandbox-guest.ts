@@ -104,7 +104,10 @@ export interface SandboxGuest {
    *
    * @example
    * await using connection = await sandbox.ssh();
-   * for await (const bytes of connection) process.stdout.write(bytes);
+   * for await (const bytes of connection) {
+   *   console.log(new TextDecoder().decode(bytes)); // SSH-2.0-Coppice, then the server waits for a client
+   *   break;
+   * }
    */
   ssh(options?: SshOptions): Promise<SshConnection>;
 

@@ -27,7 +27,11 @@ const MAX_MESSAGE_BYTES = 65_536;
  *
  * @example
  * await using connection = await sandbox.ssh({ user: 'root' });
- * for await (const bytes of connection) process.stdout.write(bytes);
+ * await connection.write(new TextEncoder().encode('SSH-2.0-example\r\n'));
+ * for await (const bytes of connection) {
+ *   console.log(`the server sent ${bytes.length} bytes`);
+ *   break;
+ * }
  */
 export class SshConnection implements AsyncIterable<Uint8Array<ArrayBuffer>>, AsyncDisposable {
   readonly #connection: StreamConnection<Uint8Array<ArrayBuffer>, void>;
@@ -42,7 +46,8 @@ export class SshConnection implements AsyncIterable<Uint8Array<ArrayBuffer>>, As
    * once the connection has ended.
    *
    * @example
-   * await connection.write(bytes);
+   * await using connection = await sandbox.ssh();
+   * await connection.write(new TextEncoder().encode('SSH-2.0-example\r\n'));
    */
   async write(data: Uint8Array): Promise<void> {
     for (let start = 0; start < data.length; start += MAX_MESSAGE_BYTES)
@@ -58,6 +63,7 @@ export class SshConnection implements AsyncIterable<Uint8Array<ArrayBuffer>>, As
    * Ends the connection. Programs on its terminals are hung up.
    *
    * @example
+   * const connection = await sandbox.ssh();
    * await connection.close();
    */
   async close(): Promise<void> {

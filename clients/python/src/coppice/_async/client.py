@@ -15,12 +15,12 @@ from coppice._async.events.event_stream import AsyncEventStream
 from coppice._async.events.webhooks import AsyncWebhooks
 from coppice._async.image_builds import AsyncImageBuilds
 from coppice._async.images import AsyncImages
-from coppice._async.organization import AsyncOrganization
 from coppice._async.paged_list import AsyncPagedList
-from coppice._async.registries import AsyncRegistries
 from coppice._async.runtime import StreamTransport
 from coppice._async.sandboxes import AsyncSandboxes
-from coppice._async.secrets import AsyncSecrets
+from coppice._async.settings.organization import AsyncOrganization
+from coppice._async.settings.registries import AsyncRegistries
+from coppice._async.settings.secrets import AsyncSecrets
 from coppice._async.snapshots import AsyncSnapshots
 from coppice._async.transport import AsyncTransport
 from coppice._core.call import Call

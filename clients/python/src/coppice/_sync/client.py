@@ -21,12 +21,12 @@ from coppice._sync.events.event_stream import EventStream
 from coppice._sync.events.webhooks import Webhooks
 from coppice._sync.image_builds import ImageBuilds
 from coppice._sync.images import Images
-from coppice._sync.organization import Organization
 from coppice._sync.paged_list import PagedList
-from coppice._sync.registries import Registries
 from coppice._sync.runtime import StreamTransport
 from coppice._sync.sandboxes import Sandboxes
-from coppice._sync.secrets import Secrets
+from coppice._sync.settings.organization import Organization
+from coppice._sync.settings.registries import Registries
+from coppice._sync.settings.secrets import Secrets
 from coppice._sync.snapshots import Snapshots
 from coppice._sync.transport import Transport
 from coppice.errors import CoppiceError

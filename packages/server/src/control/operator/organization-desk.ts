@@ -48,7 +48,7 @@ export async function listOrganizations(db: Database, now: HostMoment): Promise<
   });
 }
 
-/** What a change by the operator needs. */
+/** The parts that a change by the operator needs. */
 export interface Desk {
   db: Database;
   audit: OrganizationAudit;

@@ -2,7 +2,7 @@
  * Limits how fast the log of an organization grows: entries stay as long as the organization, and one key could make a
  * thousand in a second. The log itself is what is counted, so the limit holds over restarts and for several processes.
  *
- * What takes access away is never refused, because a flood by a stolen key must not keep that key from being revoked.
+ * Changes that take access away are never refused, because a flood by a stolen key must not keep that key from being revoked.
  * There are no more of these entries than of those that gave access. Nor are sign-ins refused, which cost a hash of a
  * password each.
  */

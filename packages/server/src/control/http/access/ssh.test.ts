@@ -6,7 +6,6 @@ import { startHarness, waitFor, type ControlHarness } from '../../testing/contro
 import type { FakeProcess } from '../../testing/fakes/fake-runner.ts';
 import { SocketClient } from '../../testing/requests/socket-client.ts';
 
-const KEY = `ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI${'b'.repeat(43)}`;
 const EXIT = '{"exit_code":0,"timed_out":false}';
 
 let harness: ControlHarness;
@@ -91,17 +90,17 @@ test('a sandbox whose agent is older says so, before and after the upgrade', asy
 });
 
 test('the host key is passed on', async () => {
-  answerKey(200, { host_key: KEY });
   const { status, body } = await harness.call('GET', `/v1/runs/${id}/ssh`);
-  assert.deepEqual([status, body], [200, { host_key: KEY }]);
+  assert.deepEqual([status, body], [200, { host_key: harness.runner.hostKey }]);
 });
 
 test('a guest cannot put anything but a key into a line of known hosts', async () => {
+  const key = harness.runner.hostKey;
   const bad = [
-    `${KEY}\n* ssh-rsa AAAA`,
-    `@cert-authority * ${KEY}`,
+    `${key}\n* ssh-rsa AAAA`,
+    `@cert-authority * ${key}`,
     'ssh-rsa AAAAB3NzaC1yc2E=',
-    `${KEY} x`,
+    `${key} x`,
     '',
   ];
   for (const host_key of bad) {

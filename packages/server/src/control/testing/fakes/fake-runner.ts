@@ -131,6 +131,7 @@ export class FakeRunner implements AsyncDisposable {
   onShell: (process: FakeProcess) => void = () => undefined;
   onTerminal: (process: FakeProcess) => void = () => undefined;
   onSsh: (process: FakeProcess) => void = () => undefined;
+  hostKey = `ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI${'b'.repeat(43)}`;
   /** Number of connections to ports so far. */
   tunnels = 0;
   /** Whether commands start before their input has ended, as real ones do. */
@@ -403,6 +404,7 @@ export class FakeRunner implements AsyncDisposable {
     if (action === 'POST /agent/shell') return this.#openProcess(stream, this.onShell);
     if (action === 'POST /agent/terminal') return this.#openProcess(stream, this.onTerminal);
     if (action === 'POST /agent/ssh') return this.#openProcess(stream, this.onSsh);
+    if (action === 'GET /agent/ssh') return answer(stream, 200, { host_key: this.hostKey });
     if (action === 'POST /agent/tunnel') return this.#tunnel(stream, Number(url.searchParams.get('port')));
     if (action === 'PUT /agent/files') return this.files.upload(stream, url.searchParams);
     if (action === 'GET /agent/list') return this.files.list(stream, url.searchParams);
