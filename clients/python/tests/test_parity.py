@@ -21,7 +21,7 @@ from coppice._sync.snapshots import Snapshots
 
 REPOSITORY = Path(__file__).parent.parent.parent.parent
 SOURCES = REPOSITORY / "packages" / "sdk" / "src"
-PAGES = ["README.md", "docs/guides/python.md", "clients/python/README.md"]
+PAGES = ["README.md", "docs/guides/python.md", "docs/guides/build-images.md", "clients/python/README.md"]
 
 # The classes of the TypeScript client, with the files that declare their methods.
 CLASSES = {

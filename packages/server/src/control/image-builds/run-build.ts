@@ -14,7 +14,7 @@ import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
 import type { ControlLimits } from '../control-config.ts';
 import { insist } from '../placement/insist.ts';
-import type { RunnerClient } from '../placement/runner-client.ts';
+import type { NewImage, RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { RequestedEgress, Sandboxes } from '../sandbox/sandboxes.ts';
 import type { BuildLog } from './build-log.ts';
@@ -123,7 +123,7 @@ async function requireRoom(
   );
 }
 
-/** Pulls the image. Its templates are made when a sandbox needs one. */
+/** Pulls the image. A template is made once a sandbox needs it. */
 async function prepareBase(
   { images, registries, runner }: BuildParts,
   { organization_id: organization }: ImageBuildTable,
@@ -131,18 +131,11 @@ async function prepareBase(
 ): Promise<Base> {
   const image = await images.pin(organization, asked);
   const login = await registries.findLogin(organization, parseImageReference(image));
-  const ending = new AbortController();
-  const until = AbortSignal.any([signal, ending.signal]);
+  const wanted: NewImage = { image, shapes: [], templates: false, organization, login };
   let prepared: PreparedImage | undefined;
-  try {
-    for await (const event of runner.prepareImage({ image, shapes: [], organization, login }, until)) {
-      if (event.type === 'error') throw new AppError(event.error.code, event.error.message);
-      if (event.type !== 'prepared' && event.type !== 'done') continue;
-      prepared = event.image;
-      break;
-    }
-  } finally {
-    ending.abort();
+  for await (const event of runner.prepareImage(wanted, signal)) {
+    if (event.type === 'error') throw new AppError(event.error.code, event.error.message);
+    if (event.type === 'prepared') prepared = event.image;
   }
   signal.throwIfAborted();
   if (prepared === undefined)

@@ -87,7 +87,11 @@ export const ForkVm = z.strictObject({
 export type ForkVm = z.infer<typeof ForkVm>;
 
 /** Body of `POST /images/prepare`: shapes to prepare templates for, in addition to the default shape. */
-export const PrepareImage = ImageRequest.extend({ shapes: z.array(VmShape).max(MAX_BUILD_SHAPES) });
+export const PrepareImage = ImageRequest.extend({
+  shapes: z.array(VmShape).max(MAX_BUILD_SHAPES),
+  /** False prepares the image alone. */
+  templates: z.literal(false).optional(),
+});
 export type PrepareImage = z.infer<typeof PrepareImage>;
 
 export const VmInfo = z.object({
