@@ -246,6 +246,15 @@ test('cached steps over the limit of an organization go by their last use, and n
   ]);
 });
 
+test('an image whose name stands for another one now may be evicted, and builds can still begin with it', async () => {
+  const first = await build({ steps: runs('replaced'), name: 'replaced:1' });
+  await build({ steps: runs('replacing'), name: 'replaced:1' });
+  assert.equal(harness.runner.built.made.get(digestOf(first))?.isKept, false);
+  const again = await build({ steps: runs('replaced'), name: 'replaced:1' });
+  assert.deepEqual([again.cached, digestOf(again)], [[true], digestOf(first)]);
+  assert.equal(harness.runner.built.made.get(digestOf(first))?.isKept, true);
+});
+
 test('a deleted image is gone from the cache, too', async () => {
   const steps = runs('deleted');
   const first = await build({ steps, name: 'deleted:1' });

@@ -256,7 +256,7 @@ export class ImageBuilds implements AsyncDisposable {
     const seq = (await store.lastSeq(build.id)) + 1;
     await store.addEvent(build.id, seq, { type: 'end', build: buildBuildRecord(row) });
     this.#notices.emit(build.id);
-    if (replaced !== undefined) await images.releaseUnnamed([replaced]);
+    if (replaced !== undefined) await images.releaseReplaced(build.organization_id, replaced);
   }
 
   /** Stores the end. A build has failed after all if its image was evicted or deleted before it got its name. */

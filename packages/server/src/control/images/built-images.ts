@@ -80,7 +80,7 @@ export class BuiltImages {
   /** Protects an image from eviction, and lets `name` give it a name. Throws `unavailable` if it is not stored any more. */
   keepAndName<T>(organizationId: string, digest: string, name: () => Promise<T>): Promise<T> {
     return this.#queue.run(async () => {
-      if (await this.#parts.runner.keep(digest, organizationId)) return name();
+      if (await this.#parts.runner.keep(digest, organizationId, true)) return name();
       throw new AppError('unavailable', 'the image was removed before it got its name; build again');
     });
   }
@@ -91,6 +91,16 @@ export class BuiltImages {
       if (await this.#isNamed(digest)) return false;
       await this.#parts.db.deleteFrom('image_steps').where('digest', '=', digest).execute();
       return true;
+    });
+  }
+
+  /** Gives up an image whose name stands for another one now. Builds can still begin with it. Never throws. */
+  async releaseReplaced(organizationId: string, digest: string): Promise<void> {
+    await this.#release([digest], async () => {
+      if (await this.#isNamed(digest)) return false;
+      if (!(await this.#isCached(digest))) return true;
+      await this.#parts.runner.keep(digest, organizationId, false);
+      return false;
     });
   }
 

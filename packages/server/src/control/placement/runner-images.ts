@@ -24,11 +24,11 @@ export class RunnerImages {
     return this.#connection.callJson(get(`/images/${digest}`), StoredConfig);
   }
 
-  /** Protects an image of an organization from eviction. Returns false if it is not stored. */
-  async keep(digest: string, organization: string): Promise<boolean> {
-    const request = send('POST', `/images/${digest}/keep`, { organization });
-    const answer = z.object({ kept: z.boolean() });
-    return (await this.#connection.callJson({ ...request, isRepeatable: true }, answer)).kept;
+  /** Protects an image of an organization from eviction, or no longer. Returns false if it is not stored. */
+  async keep(digest: string, organization: string, kept: boolean): Promise<boolean> {
+    const request = send('POST', `/images/${digest}/keep`, { organization, kept });
+    const answer = z.object({ stored: z.boolean() });
+    return (await this.#connection.callJson({ ...request, isRepeatable: true }, answer)).stored;
   }
 
   /** Makes an image of the files of a VM. A repeated call makes the same image. */

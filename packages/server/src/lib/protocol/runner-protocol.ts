@@ -121,8 +121,8 @@ export type ImageConfig = z.infer<typeof ImageConfig>;
 export const StoredConfig = z.object({ digest: z.string(), size_bytes: z.int(), config: ImageConfig });
 export type StoredConfig = z.infer<typeof StoredConfig>;
 
-/** Body of `POST /images/{digest}/keep`: the image gets a name, and is not evicted any more. */
-export const KeepImage = z.strictObject({ organization: z.string().min(1).max(128) });
+/** Body of `POST /images/{digest}/keep`: with `kept`, the image gets a name and is not evicted; without, it may be. */
+export const KeepImage = z.strictObject({ organization: z.string().min(1).max(128), kept: z.boolean() });
 
 /** Body of `POST /vms/{id}/image`: makes an image of the VM's files, which belongs to the organization. */
 export const CommitVm = z.strictObject({

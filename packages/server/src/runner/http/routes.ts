@@ -248,9 +248,9 @@ function readImage({ vmImages }: RouteParts, { stream, parameters }: Exchange): 
 }
 
 async function keepImage({ images }: RouteParts, { stream, parameters }: Exchange): Promise<void> {
-  const { organization } = KeepImage.parse(await readJson(stream));
-  const isKept = await images.keep(parameters['digest'] ?? '', organization);
-  respondJson(stream, 200, { kept: isKept });
+  const { organization, kept } = KeepImage.parse(await readJson(stream));
+  const isStored = await images.keep(parameters['digest'] ?? '', organization, kept);
+  respondJson(stream, 200, { stored: isStored });
 }
 
 async function releaseImage({ images }: RouteParts, { stream, parameters }: Exchange): Promise<void> {

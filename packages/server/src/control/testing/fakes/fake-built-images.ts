@@ -48,11 +48,11 @@ export class FakeBuiltImages {
       this.released.push(digest);
       return answer(stream, 200, { released: this.made.delete(digest) });
     }
-    KeepImage.parse(JSON.parse((await readAll(stream)).toString('utf8')));
+    const { kept } = KeepImage.parse(JSON.parse((await readAll(stream)).toString('utf8')));
     this.onKeep(digest);
     const image = this.made.get(digest);
-    if (image !== undefined) image.isKept = true;
-    return answer(stream, 200, { kept: image !== undefined });
+    if (image !== undefined) image.isKept = kept;
+    return answer(stream, 200, { stored: image !== undefined });
   }
 
   /** An image that was not built is any that a registry could have. */

@@ -183,12 +183,16 @@ export class ImageStore implements AsyncDisposable {
     return isReleased;
   }
 
-  /** Protects an image of an organization from eviction: it gets a name. Returns false if it is not stored. */
-  async keep(digest: string, organization: string): Promise<boolean> {
-    const { images } = this.#parts;
+  /** Protects an image of an organization from eviction, or no longer. Returns false if it is not stored. */
+  async keep(digest: string, organization: string, isKept: boolean): Promise<boolean> {
+    const { images, onStored } = this.#parts;
     const entry = images.find(digest);
     if (entry?.owner !== organization) return false;
-    await images.restore(entry, { isKept: true });
+    if (isKept) await images.restore(entry, { isKept });
+    else {
+      await images.exposeToEviction(entry);
+      onStored();
+    }
     return true;
   }
 

@@ -117,17 +117,19 @@ test('an image without a name is kept once it gets one, also one that is being r
     const layer = await archiveOf([{ path: 'step' }]);
     ({ digest } = await buildAbove(store, layer, { isKept: false }));
     assert.equal(store.stored.find(digest)?.isKept, false);
-    assert.equal(await store.keep(digest, 'org2'), false);
+    assert.equal(await store.keep(digest, 'org2', true), false);
     assert.equal(store.stored.find(digest)?.isKept, false);
     await store.release(digest);
-    assert.equal(await store.keep(digest, 'org1'), true);
+    assert.equal(await store.keep(digest, 'org1', true), true);
     const again = await buildAbove(store, layer, { isKept: false });
     assert.equal(again.digest, digest);
   }
   await using store = await site.openStore({ directory });
   const { isKept, isReleased } = store.stored.find(digest) ?? {};
   assert.deepEqual({ isKept, isReleased }, { isKept: true, isReleased: false });
-  assert.equal(await store.keep(`sha256:${'0'.repeat(64)}`, 'org1'), false);
+  assert.equal(await store.keep(`sha256:${'0'.repeat(64)}`, 'org1', true), false);
+  await store.keep(digest, 'org1', false);
+  assert.equal(store.stored.find(digest)?.isKept, false);
 });
 
 async function refused(work: Promise<unknown>, code: ErrorCode, pattern: RegExp): Promise<void> {

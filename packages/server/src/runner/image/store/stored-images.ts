@@ -180,6 +180,13 @@ export class StoredImages {
     await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
   }
 
+  /** Lets a built image be evicted again: it has lost its name. */
+  async exposeToEviction(entry: ImageEntry): Promise<void> {
+    if (!entry.isKept) return;
+    entry.isKept = false;
+    await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
+  }
+
   /** Removes an image; look-ups miss it at once. No VM may use it. */
   async evict(digest: string): Promise<void> {
     if (!this.#entries.has(digest)) return;
