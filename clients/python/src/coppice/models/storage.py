@@ -68,7 +68,7 @@ class ImageBuildInfo:
     size_bytes: int | None = None
     """Size of the image as stored; None until the build is done."""
     run_id: str
-    """The sandbox of the build. It is destroyed at its end."""
+    """The sandbox of the build. It is destroyed at its end. There is none if all steps are cached."""
     steps: int
     """Number of steps."""
     steps_done: int
