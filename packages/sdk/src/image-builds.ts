@@ -158,7 +158,12 @@ export class ImageBuilds {
     throw new CoppiceError(`build ${id}: ${reason}`, { status: 0, code: 'build_failed', detail: reason });
   }
 
-  /** Starts a build, which continues without its client. */
+  /**
+   * Starts a build, which continues without its client.
+   *
+   * @example
+   * const { id } = await client.builds.start({ dockerfile: 'FROM node:22-slim\nRUN npm i -g pnpm', name: 'app:1' });
+   */
   async start(request: BuildRequest, options: CreateCallOptions = {}): Promise<ImageBuildInfo> {
     const { steps, ...rest } = request as BuildRequest & { steps?: readonly BuildStep[] };
     const body = {
@@ -169,7 +174,12 @@ export class ImageBuilds {
     return postOnce(this.#transport, { path: '/v1/images/build', body, call: options }, parseBuild);
   }
 
-  /** Uploads a tar with the files that a build copies. Returns its id, for one build within an hour. */
+  /**
+   * Uploads a tar with the files that a build copies. Returns its id, for one build within an hour.
+   *
+   * @example
+   * const context = await client.builds.uploadContext(await openAsBlob('context.tar'));
+   */
   async uploadContext(content: FileContent, options: CallOptions = {}): Promise<string> {
     const request = {
       method: 'POST' as const,
@@ -181,21 +191,36 @@ export class ImageBuilds {
     return sendContent(this.#transport, request, { content, parse });
   }
 
-  /** Gets a build. */
+  /**
+   * Gets a build.
+   *
+   * @example
+   * const { status, stepsDone } = await client.builds.get(id);
+   */
   async get(id: string, options: CallOptions = {}): Promise<ImageBuildInfo> {
     const path = buildPath(id);
     const call = { method: 'GET' as const, path, idempotent: true, signal: options.signal };
     return (await this.#transport.callJson(call, parseBuild)).value;
   }
 
-  /** Lists the newest 100 builds. */
+  /**
+   * Lists the newest 100 builds.
+   *
+   * @example
+   * for (const { name, status } of await client.builds.list()) console.log(name, status);
+   */
   async list(options: CallOptions = {}): Promise<ImageBuildInfo[]> {
     const call = { method: 'GET' as const, path: PATH, idempotent: true, signal: options.signal };
     return (await this.#transport.callJson(call, (value) => readArray(value, 'the builds', parseBuild)))
       .value;
   }
 
-  /** Cancels a build that runs. Resolves when its sandbox is destroyed. */
+  /**
+   * Cancels a build that runs. Resolves when its sandbox is destroyed.
+   *
+   * @example
+   * await client.builds.cancel(id);
+   */
   async cancel(id: string, options: CallOptions = {}): Promise<ImageBuildInfo> {
     const path = buildPath(id);
     const call = { method: 'DELETE' as const, path, idempotent: true, signal: options.signal };
@@ -205,6 +230,11 @@ export class ImageBuilds {
   /**
    * Yields the log of a build to its end, and continues where it broke off. `after` is the `seq` of the last event that you
    * have.
+   *
+   * @example
+   * for await (const event of client.builds.follow(id)) {
+   *   if (event.type === 'stdout' || event.type === 'stderr') console.log(event.data);
+   * }
    */
   async *follow(
     id: string,

@@ -133,7 +133,12 @@ export class Images {
     return answer.value;
   }
 
-  /** Deletes an image that was built from steps, by its name `built/app:1`. Its sandboxes keep what they need. */
+  /**
+   * Deletes an image that was built from steps, by its name. Its sandboxes keep what they need.
+   *
+   * @example
+   * await client.images.delete('built/app:1');
+   */
   async delete(image: string, options: CallOptions = {}): Promise<void> {
     await this.#transport.callJson(
       {

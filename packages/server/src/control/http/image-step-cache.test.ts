@@ -29,7 +29,7 @@ interface Result {
   /** Whether each step was cached. */
   cached: boolean[];
   notes: string;
-  /** What ran. */
+  /** The commands that ran. */
   commands: string[];
 }
 

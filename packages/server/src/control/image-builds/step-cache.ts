@@ -1,5 +1,5 @@
 /**
- * What steps of builds have left, for later builds of the same organization that begin with the same steps:
+ * Keeps the results of steps, for later builds of the same organization that begin with the same steps:
  *
  *   step is done ─► the runner makes an image of the sandbox's files ─► row: key ─► digest
  *   next build   ─► row of the longest prefix, if the runner still has its image ─► its sandbox begins with that image
@@ -72,7 +72,7 @@ export class StepCache {
     return undefined;
   }
 
-  /** Stores what a step has left, and evicts the steps with the oldest use if the organization has too many. */
+  /** Stores the result of a step, and evicts the steps with the oldest use if the organization has too many. */
   async add(organizationId: string, key: string, { digest, size_bytes }: CachedImage): Promise<void> {
     const { db, images, clock } = this.#parts;
     const last_used_at = clock.wallMs();

@@ -1,7 +1,7 @@
 /**
  * Names the results of steps, so that a later build finds them. A key is a hash of the key before it and of all that the step
  * depends on here: its text, the variables, the user and the directory, and the files that it copies. The first key stands for
- * the organization and the image. What a step reads from the network is no part of it.
+ * the organization and the image. Data that a step reads from the network are no part of it.
  */
 import { createHash, type Hash } from 'node:crypto';
 import { AppError } from '@coppice/contract';

@@ -1,4 +1,4 @@
-/** What the steps of a build say about the image and about the steps after them: environment, directory, user, arguments. */
+/** The scope that steps of a build leave to later steps and to the image: environment, directory, user, arguments. */
 import { posix } from 'node:path';
 import type { ImageConfig } from '../../lib/protocol/runner-protocol.ts';
 import { expandWord } from './dockerfile-words.ts';

@@ -10,7 +10,7 @@ export interface BuiltImageTable {
   built_at: number;
 }
 
-/** What a step of a build has left, for later builds that begin with the same steps. */
+/** The result of a step of a build, for later builds that begin with the same steps. */
 export interface ImageStepTable {
   organization_id: string;
   /** Hash of the step and of all before it. */
