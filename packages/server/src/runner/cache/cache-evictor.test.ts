@@ -198,3 +198,20 @@ test('what a step of a build has left counts, and is evicted like any image', as
   addImage('newer', 60, 2);
   assert.equal(await sweep(), 'newer');
 });
+
+test('an image that gets a name again while another one is removed stays', async () => {
+  const { addImage, sweep, images } = setUp();
+  for (const digest of ['first', 'second']) {
+    addImage(digest, 1, 1);
+    const image = images.things.get(digest);
+    assert.ok(image);
+    image.isReleased = true;
+  }
+  const evict = images.evict.bind(images);
+  images.evict = async (name) => {
+    const other = images.things.get('second');
+    if (name === 'first' && other !== undefined) other.isReleased = false;
+    await evict(name);
+  };
+  assert.equal(await sweep(), 'second');
+});

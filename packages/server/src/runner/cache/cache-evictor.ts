@@ -115,7 +115,11 @@ export class CacheEvictor {
         reason,
       );
     }
-    for (const image of this.#findReleased()) await this.#evict(image, 'its owner has deleted it');
+    for (const { name } of this.#findReleased()) {
+      // It may have got a name again while another one was removed.
+      const image = this.#findReleased().find((one) => one.name === name);
+      if (image !== undefined) await this.#evict(image, 'its owner has deleted it');
+    }
     for (let next = this.#nextToGo(); next !== undefined; next = this.#nextToGo()) {
       const { totalBytes } = this;
       await this.#evict(
