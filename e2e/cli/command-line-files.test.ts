@@ -299,7 +299,7 @@ describe('the command line, with files and over restarts', () => {
     await cli.read('audit', 'get', '--head', id);
     const { code, stderr } = await cli.run(['audit', 'verify', 'log.ndjson', '--prefix']);
     assert.equal(code, 2);
-    assert.match(stderr, /^coppice audit: the team's secret is required/u);
+    assert.match(stderr, /^coppice audit: the secret of the team or organization is required/u);
     const first = JSON.parse(readFileSync(local('log.ndjson'), 'utf8').split('\n')[0]!) as object;
     assert.deepEqual(Object.keys(first), ['seq', 'ts', 'sandbox_id', 'event', 'data', 'hmac']);
   });

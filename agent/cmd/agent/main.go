@@ -45,25 +45,26 @@ import (
 const memoryLimitBytes = 64 << 20
 
 func main() {
-	if isHelper := os.Getpid() != 1 && len(os.Args) > 1; isHelper {
-		os.Exit(ondemand.Main(os.Args[1:]))
-	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	if len(os.Args) > 1 && os.Args[1] == sshserver.Argument && os.Getpid() != 1 {
-		serveSSH()
-		return
+	if isAgent := os.Getpid() == 1 || len(os.Args) == 1; !isAgent {
+		os.Exit(runAs(os.Args[1:]))
 	}
 	// run returns only on failure. The exit of PID 1 causes a kernel panic, which the runner recognizes.
 	slog.Error("agent ended", "error", run())
 	os.Exit(1)
 }
 
-// serveSSH is this program as the agent starts it a second time, for a client of SSH.
-func serveSSH() {
+// runAs is what this program does when it is started again in the guest: the agent does that for a client of SSH, the
+// kernel for a module. It returns the exit status.
+func runAs(arguments []string) int {
+	if arguments[0] != sshserver.Argument {
+		return ondemand.Main(arguments)
+	}
 	if err := sshserver.Main(); err != nil {
 		slog.Error("ssh connection failed", "error", err)
-		os.Exit(1)
+		return 1
 	}
+	return 0
 }
 
 func run() error {

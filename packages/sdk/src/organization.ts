@@ -1,12 +1,11 @@
-import { parseAuditHead, type AuditHead } from './audit/audit-entry.ts';
+import { fetchAuditHead, readLog } from './audit/audit.ts';
+import type { AuditHead } from './audit/audit-entry.ts';
 import {
   parseOrganizationAuditEntry,
   type OrganizationAuditEntry,
 } from './audit/organization-audit-entry.ts';
-import { readLines } from './streams/event-stream.ts';
 import type { CallOptions } from './transport/client-options.ts';
-import { CoppiceError } from './transport/errors.ts';
-import { labelOf, type Transport } from './transport/transport.ts';
+import type { Transport } from './transport/transport.ts';
 import { buildQuery } from './transport/wire.ts';
 
 /** Options of `client.organization.audit()`. */
@@ -19,7 +18,7 @@ export interface OrganizationAuditOptions extends CallOptions {
   actor?: string | undefined;
 }
 
-const PATH = '/v1/organization/audit';
+const PATH = '/v1/organization';
 /** In characters. An entry has some hundred. */
 const MAX_LINE_LENGTH = 1 << 20;
 
@@ -43,7 +42,13 @@ export class Organization {
    * for await (const { ts, event, actor } of client.organization.audit()) console.log(ts, event, actor);
    */
   audit(options: OrganizationAuditOptions = {}): AsyncGenerator<OrganizationAuditEntry, void, undefined> {
-    return readLog(this.#transport, options);
+    const { after, event, actor, signal } = options;
+    const request = { path: PATH, query: buildQuery({ after, event, actor }), signal };
+    return readLog(
+      this.#transport,
+      { ...request, maxLineLength: MAX_LINE_LENGTH },
+      parseOrganizationAuditEntry,
+    );
   }
 
   /**
@@ -52,40 +57,7 @@ export class Organization {
    * @example
    * const head = await client.organization.auditHead();
    */
-  async auditHead({ signal }: CallOptions = {}): Promise<AuditHead> {
-    const answer = await this.#transport.callJson(
-      { method: 'GET', path: PATH, query: '?head=true', idempotent: true, signal },
-      parseAuditHead,
-    );
-    return answer.value;
-  }
-}
-
-async function* readLog(
-  transport: Transport,
-  { after, event, actor, signal }: OrganizationAuditOptions,
-): AsyncGenerator<OrganizationAuditEntry, void, undefined> {
-  const request = {
-    method: 'GET' as const,
-    path: PATH,
-    query: buildQuery({ after, event, actor }),
-    idempotent: true,
-    signal,
-  };
-  const stream = await transport.callStream(request);
-  for await (const line of readLines(stream, MAX_LINE_LENGTH))
-    if (line !== '') yield parseLine(line, labelOf(request));
-}
-
-function parseLine(line: string, label: string): OrganizationAuditEntry {
-  try {
-    return parseOrganizationAuditEntry(JSON.parse(line));
-  } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new CoppiceError(`${label}: a line is not an audit entry (${why})`, {
-      status: 200,
-      code: 'invalid_response',
-      cause,
-    });
+  auditHead(options: CallOptions = {}): Promise<AuditHead> {
+    return fetchAuditHead(this.#transport, PATH, options);
   }
 }

@@ -41,9 +41,7 @@ export function parseAuditLine(line: string): AuditEntry {
 
 /** Parses an audit entry from its wire form. Throws `TypeError` as {@link parseAuditLine} does. */
 export function parseAuditEntry(value: unknown): AuditEntry {
-  const entry = readObject(value, 'the audit entry');
-  const unknown = Object.keys(entry).find((field) => !FIELDS.has(field));
-  if (unknown !== undefined) throw new TypeError(`an audit entry has no field "${unknown}"`);
+  const entry = readEntry(value, FIELDS);
   return {
     seq: readNumber(entry, 'seq'),
     ts: readString(entry, 'ts'),
@@ -58,4 +56,12 @@ export function parseAuditEntry(value: unknown): AuditEntry {
 export function parseAuditHead(value: unknown): AuditHead {
   const head = readObject(value, 'the audit head');
   return { seq: readNumber(head, 'seq'), hmac: head['hmac'] === null ? null : readString(head, 'hmac') };
+}
+
+/** Reads an object that may have only these fields. Throws `TypeError` otherwise. */
+export function readEntry(value: unknown, fields: ReadonlySet<string>): Record<string, unknown> {
+  const entry = readObject(value, 'the audit entry');
+  const unknown = Object.keys(entry).find((field) => !fields.has(field));
+  if (unknown !== undefined) throw new TypeError(`an audit entry has no field "${unknown}"`);
+  return entry;
 }

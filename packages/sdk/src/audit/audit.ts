@@ -27,21 +27,42 @@ export async function* readAudit(
   path: string,
   { follow, after, signal }: AuditOptions,
 ): AsyncGenerator<AuditEntry, void, undefined> {
-  const request = {
-    method: 'GET' as const,
-    path: `${path}/audit`,
-    query: buildQuery({ follow: follow === true ? 'true' : undefined, after }),
-    idempotent: true,
-    signal,
-  };
+  const query = buildQuery({ follow: follow === true ? 'true' : undefined, after });
   const stallMs = follow === true ? Math.max(FOLLOW_STALL_MS, transport.timeoutMs) : undefined;
-  const stream = await transport.callStream({ ...request, stallMs });
-  for await (const line of readLines(stream, MAX_LINE_LENGTH)) {
-    if (line !== '') yield parseLine(line, labelOf(request));
-  }
+  yield* readLog(
+    transport,
+    { path, query, signal, stallMs, maxLineLength: MAX_LINE_LENGTH },
+    parseAuditEntry,
+  );
 }
 
-/** Fetches the audit head of the sandbox at `path`. */
+/** How an audit log is read. */
+export interface LogRequest extends CallOptions {
+  /** Path of the sandbox or organization. */
+  path: string;
+  query: string;
+  /** Longest silence. Default: none. */
+  stallMs?: number | undefined;
+  /** In characters. */
+  maxLineLength: number;
+}
+
+/**
+ * Yields the entries of an audit log. Throws {@link CoppiceError} with code `invalid_response` for a line that `parse`
+ * refuses.
+ */
+export async function* readLog<Entry>(
+  transport: Transport,
+  { path, query, signal, stallMs, maxLineLength }: LogRequest,
+  parse: (value: unknown) => Entry,
+): AsyncGenerator<Entry, void, undefined> {
+  const request = { method: 'GET', path: `${path}/audit`, query, idempotent: true, signal } as const;
+  const stream = await transport.callStream({ ...request, stallMs });
+  for await (const line of readLines(stream, maxLineLength))
+    if (line !== '') yield parseLine(line, labelOf(request), parse);
+}
+
+/** Fetches the head of the audit log of the sandbox or organization at `path`. */
 export async function fetchAuditHead(
   transport: Transport,
   path: string,
@@ -54,9 +75,9 @@ export async function fetchAuditHead(
   return answer.value;
 }
 
-function parseLine(line: string, label: string): AuditEntry {
+function parseLine<Entry>(line: string, label: string, parse: (value: unknown) => Entry): Entry {
   try {
-    return parseAuditEntry(JSON.parse(line));
+    return parse(JSON.parse(line));
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new CoppiceError(`${label}: a line is not an audit entry (${why})`, {

@@ -1,3 +1,4 @@
+import { readEntry } from './audit-entry.ts';
 import { readNumber, readObject, readString } from '../transport/wire.ts';
 
 /** One entry of the audit log of an organization. */
@@ -35,9 +36,7 @@ export function parseOrganizationAuditLine(line: string): OrganizationAuditEntry
 
 /** Parses an entry from its wire form. Throws `TypeError` as {@link parseOrganizationAuditLine} does. */
 export function parseOrganizationAuditEntry(value: unknown): OrganizationAuditEntry {
-  const entry = readObject(value, 'the audit entry');
-  const unknown = Object.keys(entry).find((field) => !FIELDS.has(field));
-  if (unknown !== undefined) throw new TypeError(`an audit entry has no field "${unknown}"`);
+  const entry = readEntry(value, FIELDS);
   return {
     seq: readNumber(entry, 'seq'),
     ts: readString(entry, 'ts'),

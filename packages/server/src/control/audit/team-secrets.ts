@@ -2,47 +2,38 @@
  * The secrets that key the audit chains of teams. A chain keeps the secret that it began with, so no secret is ever
  * removed. A rotation adds a newer one for the chains that begin after it.
  */
-import { randomBytes } from 'node:crypto';
 import { AppError } from '@coppice/contract';
-import { newId } from '../../lib/new-id.ts';
-import { Secret } from '../../lib/secret.ts';
 import type { Database } from '../db/database.ts';
 import type { TeamSecretRow } from '../accounts/account-tables.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
-import { isUnreadable } from './write-errors.ts';
+import {
+  ifReadable,
+  newAuditSecret,
+  OpenedSecrets,
+  timeAfter,
+  type AuditSecret,
+  type AuditSecretInfo,
+} from './audit-secrets.ts';
 
-const SECRET_BYTES = 32;
 const PREFIX = 'cts_';
-/** Limit of opened secrets in memory. */
-const MAX_CACHED = 10_000;
-
-export interface TeamSecret {
-  /** `ask…`; a sandbox's `audit_key_id` refers to it. */
-  id: string;
-  secret: Secret;
-}
-
-export interface TeamSecretInfo {
-  id: string;
-  /** Unix milliseconds. */
-  createdAt: number;
-}
+const REMEDY = 'put that one back (master.key), or destroy the sandboxes whose audit logs it keys';
 
 export class TeamSecrets {
   readonly #db: Database;
   readonly #box: SecretBox;
-  readonly #opened = new Map<string, Secret>();
+  readonly #opened: OpenedSecrets;
 
   constructor(db: Database, box: SecretBox) {
     this.#db = db;
     this.#box = box;
+    this.#opened = new OpenedSecrets(box, { remedy: REMEDY });
   }
 
   /**
    * Returns the newest secret of a team. Adds one if there is none, or if the newest is sealed with another master key.
    * Throws `not_found` if there is no such team.
    */
-  async ensure(teamId: string): Promise<TeamSecret> {
+  async ensure(teamId: string): Promise<AuditSecret> {
     const newest = await this.#openNewest(this.#db, teamId);
     if (newest !== undefined) return newest;
     return this.#db.transaction().execute(async (transaction) => {
@@ -56,7 +47,7 @@ export class TeamSecrets {
    * Returns a secret that a chain refers to. Throws `not_found` if there is none, `secret_unreadable` without its
    * master key.
    */
-  get(id: string): Promise<TeamSecret> {
+  get(id: string): Promise<AuditSecret> {
     return this.#get(this.#db, id);
   }
 
@@ -64,9 +55,9 @@ export class TeamSecrets {
    * Uses the caller's connection. With another one for each call, callers that wait for the team's lock could hold all
    * connections, and its holder would get none.
    */
-  async #get(db: Database, id: string): Promise<TeamSecret> {
-    const cached = this.#opened.get(id);
-    if (cached !== undefined) return { id, secret: cached };
+  async #get(db: Database, id: string): Promise<AuditSecret> {
+    const opened = this.#opened.find(id);
+    if (opened !== undefined) return opened;
     const row = await db
       .selectFrom('team_secrets')
       .innerJoin('teams', 'teams.id', 'team_secrets.team_id')
@@ -75,20 +66,20 @@ export class TeamSecrets {
       .executeTakeFirst();
     if (row === undefined) throw new AppError('not_found', `there is no team secret ${JSON.stringify(id)}`);
     const owner = { organizationId: row.organization_id, teamId: row.team_id };
-    return this.#keep(id, this.#open(row.sealed_secret, bindTeamSecret(owner, id)));
+    return this.#opened.open(id, row.sealed_secret, bindTeamSecret(owner, id));
   }
 
   /**
    * Adds a newest secret, in a transaction of the caller. Existing chains keep theirs. Throws `not_found` if there is no
    * such team.
    */
-  async rotate(transaction: Database, teamId: string): Promise<TeamSecret> {
+  async rotate(transaction: Database, teamId: string): Promise<AuditSecret> {
     const organizationId = await lockTeam(transaction, teamId);
     return this.#add(transaction, { organizationId, teamId });
   }
 
   /** Lists a team's secrets, newest first. */
-  async list(teamId: string): Promise<TeamSecretInfo[]> {
+  async list(teamId: string): Promise<AuditSecretInfo[]> {
     const rows = await this.#db
       .selectFrom('team_secrets')
       .select(['id', 'created_at'])
@@ -100,50 +91,24 @@ export class TeamSecrets {
   }
 
   /** Returns undefined if there is none, or if the newest cannot be opened. */
-  async #openNewest(db: Database, teamId: string): Promise<TeamSecret | undefined> {
+  async #openNewest(db: Database, teamId: string): Promise<AuditSecret | undefined> {
     const newest = await findNewest(db, teamId);
-    if (newest === undefined) return undefined;
-    try {
-      return await this.#get(db, newest.id);
-    } catch (error) {
-      if (isUnreadable(error)) return undefined;
-      throw error;
-    }
+    return newest === undefined ? undefined : ifReadable(this.#get(db, newest.id));
   }
 
   /** Call inside a transaction that has locked the team. */
-  async #add(transaction: Database, owner: TeamOwner): Promise<TeamSecret> {
+  async #add(transaction: Database, owner: TeamOwner): Promise<AuditSecret> {
     const newest = await findNewest(transaction, owner.teamId);
-    const id = newId('ask');
-    const secret = new Secret(`${PREFIX}${randomBytes(SECRET_BYTES).toString('base64url')}`);
+    const { id, secret } = newAuditSecret(PREFIX);
     await transaction
       .insertInto('team_secrets')
       .values({
         id,
         team_id: owner.teamId,
         sealed_secret: this.#box.seal(secret, bindTeamSecret(owner, id)),
-        // The newest secret is the one with the latest time, even if the clock was set back.
-        created_at: Math.max(Date.now(), (newest?.created_at ?? 0) + 1),
+        created_at: timeAfter(newest?.created_at),
       })
       .execute();
-    return { id, secret };
-  }
-
-  #open(sealed: Buffer, context: SecretContext): Secret {
-    try {
-      return this.#box.open(sealed, context);
-    } catch (cause) {
-      throw new AppError(
-        'secret_unreadable',
-        `the ${context.purpose} ${context.name} was sealed with another master key: put that one back (master.key), or destroy the sandboxes whose audit logs it keys`,
-        { cause },
-      );
-    }
-  }
-
-  #keep(id: string, secret: Secret): TeamSecret {
-    if (this.#opened.size >= MAX_CACHED) this.#opened.clear();
-    this.#opened.set(id, secret);
     return { id, secret };
   }
 }

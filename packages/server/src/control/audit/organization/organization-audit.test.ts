@@ -216,7 +216,7 @@ test('the secret can be revealed and rotated, which the log records, and the who
   assert.notEqual(entries[0]?.auditKeyId, entries[1]?.auditKeyId);
 });
 
-test('owners, and keys with the scope full for the whole organization, read the log; nobody else', async () => {
+test('only owners, and keys with the scope full for the whole organization, read the log', async () => {
   const member = await owner.invite('member');
   const path = '/v1/organization/audit';
   const make = async (limits: object): Promise<string> =>

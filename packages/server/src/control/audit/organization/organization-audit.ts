@@ -14,11 +14,8 @@ import type { SecretBox } from '../../secrets/secret-box.ts';
 import { assertRoom, type Noted } from './assert-room.ts';
 import { buildEntry, type OrganizationHead, type OrganizationNote } from './organization-entry.ts';
 import type { OrganizationAuditRow } from './organization-audit-tables.ts';
-import {
-  OrganizationSecrets,
-  type OrganizationSecret,
-  type OrganizationSecretInfo,
-} from './organization-secrets.ts';
+import { OrganizationSecrets } from './organization-secrets.ts';
+import type { AuditSecret, AuditSecretInfo } from '../audit-secrets.ts';
 
 /** Limits of what a reader holds in memory. */
 const MAX_PAGE_ENTRIES = 500;
@@ -100,7 +97,7 @@ export class OrganizationAudit {
   }
 
   /** Makes a new secret, which keys the entries from now on. The entry that records it is the first of them. */
-  rotate(db: Database, organizationId: string, by: AuditActor): Promise<OrganizationSecret> {
+  rotate(db: Database, organizationId: string, by: AuditActor): Promise<AuditSecret> {
     return db.transaction().execute(async (transaction) => {
       await this.#lock(transaction, { organizationId, by, notes: [{ event: 'audit_secret.created' }] });
       const secret = await this.#secrets.add(transaction, organizationId);
@@ -116,7 +113,7 @@ export class OrganizationAudit {
     db: Database,
     { organizationId, id }: { organizationId: string; id: string },
     by: AuditActor,
-  ): Promise<OrganizationSecret> {
+  ): Promise<AuditSecret> {
     return db.transaction().execute(async (transaction) => {
       const secret = await this.#secrets.get(transaction, organizationId, id);
       const notes: OrganizationNote[] = [{ event: 'audit_secret.revealed', data: { id, team_id: null } }];
@@ -126,7 +123,7 @@ export class OrganizationAudit {
   }
 
   /** Lists the ids of an organization's secrets, newest first. */
-  listSecrets(db: Database, organizationId: string): Promise<OrganizationSecretInfo[]> {
+  listSecrets(db: Database, organizationId: string): Promise<AuditSecretInfo[]> {
     return this.#secrets.list(db, organizationId);
   }
 
@@ -167,7 +164,7 @@ export class OrganizationAudit {
   async #append(
     transaction: Database,
     { organizationId, by, notes }: OrganizationChange,
-    key: OrganizationSecret,
+    key: AuditSecret,
   ): Promise<void> {
     let head = await findHead(transaction, organizationId);
     const rows: OrganizationAuditRow[] = [];
