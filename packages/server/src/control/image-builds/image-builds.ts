@@ -310,9 +310,8 @@ export class ImageBuilds implements AsyncDisposable {
   /** Gives up the images of the runner without a name or a cached step: their builds were interrupted, or they were deleted. */
   async #sweepImages(): Promise<void> {
     try {
-      const stored = await this.#parts.runner.listImages();
-      const built = stored.filter(({ owner }) => owner !== undefined).map(({ digest }) => digest);
-      await this.#parts.images.releaseUnused(built);
+      const built = await this.#parts.runner.images.listOwned({});
+      await this.#parts.images.releaseUnused(built.map(({ digest }) => digest));
     } catch (error) {
       this.#parts.log.warn({ err: error }, 'built images without a name could not be removed');
     }

@@ -180,7 +180,7 @@ async function applySteps(
   const parts = { reach, sandboxId, commands, files, contextPath, log, signal, deadlineMs };
   const steps = new BuildSteps(parts, scope);
   const commit = (room: { kept: boolean; max_bytes: number }): Promise<CachedImage> => {
-    const image = { organization: organizationId, config: scope.config, ...room };
+    const image = { organization: organizationId, build: build.id, config: scope.config, ...room };
     return commitSandbox({ runner, limits }, sandboxId, { image, signal, deadlineMs });
   };
   const saver = new StepSaver({ signal, log }, async (key) => {

@@ -6,13 +6,15 @@ import { BUILT_REGISTRY, BUILTIN_REGISTRY, type ImageRecord } from '@coppice/con
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
 import type { BuiltImageTable } from './built-image-tables.ts';
-import type { PreparedImage } from '../../lib/protocol/runner-protocol.ts';
+import type { OwnedImage, PreparedImage } from '../../lib/protocol/runner-protocol.ts';
 
 /** Limit for each organization; the image with the oldest use is dropped first. */
 const MAX_IMAGES = 1000;
 /** Accuracy of the time of the last use: a create with a recently used image writes nothing. */
 const REMEMBERED_MS = 3_600_000;
 const MAX_REMEMBERED = 10_000;
+
+type BuiltName = Pick<BuiltImageTable, 'name' | 'digest'>;
 
 export class ImageUses {
   readonly #db: Database;
@@ -48,21 +50,23 @@ export class ImageUses {
 
   /**
    * Selects from the runner's images the built-in ones, those that this organization requested, by its own names, and
-   * those that it has `built`.
+   * those that it has `built`, which are among the `owned` ones.
    */
   async show(
     organizationId: string,
     prepared: readonly PreparedImage[],
-    built: readonly Pick<BuiltImageTable, 'name' | 'digest'>[],
+    { built, owned }: { built: readonly BuiltName[]; owned: readonly OwnedImage[] },
   ): Promise<ImageRecord[]> {
-    const byDigest = new Map(prepared.map((image) => [image.digest, withoutOwner(image)]));
-    const named = built.map(({ name, digest }) => ({ image: `${name}@${digest}`, digest }));
-    const own = [...(await this.#list(organizationId)), ...named].flatMap(({ image, digest }) => {
-      const found = byDigest.get(digest);
-      return found === undefined ? [] : [{ ...found, image }];
-    });
-    const builtin = prepared.filter(({ image, owner }) => owner === undefined && isBuiltinName(image));
-    return [...own, ...builtin].sort((a, b) => (a.image < b.image ? -1 : 1));
+    const requested = pick(prepared, await this.#list(organizationId));
+    const named = pick(
+      owned.map(({ digest, size_bytes, prepared_at, shapes }) => ({
+        ...{ digest, size_bytes, prepared_at, shapes },
+        status: 'ready' as const,
+      })),
+      built.map(({ name, digest }) => ({ image: `${name}@${digest}`, digest })),
+    );
+    const builtin = prepared.filter(({ image }) => isBuiltinName(image));
+    return [...requested, ...named, ...builtin].sort((a, b) => (a.image < b.image ? -1 : 1));
   }
 
   #list(organizationId: string): Promise<{ image: string; digest: string }[]> {
@@ -109,9 +113,16 @@ function nameUse(organizationId: string, image: string): string {
   return `${organizationId} ${image}`;
 }
 
-function withoutOwner(image: PreparedImage): ImageRecord {
-  const { image: name, digest, size_bytes, prepared_at, status, shapes } = image;
-  return { image: name, digest, size_bytes, prepared_at, status, shapes };
+/** Gives images the names that the organization uses for them. Those that are not stored are left out. */
+function pick(
+  stored: readonly Omit<ImageRecord, 'image'>[],
+  names: readonly { image: string; digest: string }[],
+): ImageRecord[] {
+  const byDigest = new Map(stored.map((image) => [image.digest, image]));
+  return names.flatMap(({ image, digest }) => {
+    const found = byDigest.get(digest);
+    return found === undefined ? [] : [{ ...found, image }];
+  });
 }
 
 /** These are in a table of their own. */

@@ -1,6 +1,12 @@
 /** Calls of the runner that make images of VMs, and give them up. */
 import { z } from 'zod';
-import { CommittedImage, StoredConfig, type CommitVm } from '../../lib/protocol/runner-protocol.ts';
+import {
+  CommittedImage,
+  OwnedImagesPage,
+  StoredConfig,
+  type CommitVm,
+  type OwnedImage,
+} from '../../lib/protocol/runner-protocol.ts';
 import { get, send, vmPath, type RunnerConnection } from './runner-connection.ts';
 
 /** The runner reads all files of the guest, and packs them with those of the image. */
@@ -31,10 +37,25 @@ export class RunnerImages {
     return (await this.#connection.callJson({ ...request, isRepeatable: true }, answer)).stored;
   }
 
-  /** Makes an image of the files of a VM. A repeated call makes the same image. */
+  /** Makes an image of the files of a VM. A repeated call makes another image of the same build. */
   commit(sandboxId: string, commit: CommitVm, signal: AbortSignal): Promise<CommittedImage> {
     const request = send('POST', imagePath(sandboxId), commit, COMMIT_DEADLINE_MS);
     return this.#connection.callJson({ ...request, signal }, CommittedImage);
+  }
+
+  /** Lists images that organizations have built: of one, of one build, or all. */
+  async listOwned(asked: { organization?: string; build?: string }): Promise<OwnedImage[]> {
+    const images: OwnedImage[] = [];
+    for (let after: string | undefined = ''; after !== undefined;) {
+      const query = new URLSearchParams({ ...asked, ...(after !== '' && { after }) });
+      const page: z.infer<typeof OwnedImagesPage> = await this.#connection.callJson(
+        get(`/images/owned?${query.toString()}`),
+        OwnedImagesPage,
+      );
+      images.push(...page.images);
+      after = page.next;
+    }
+    return images;
   }
 
   /** Gives up an image that was built. It need not exist. */

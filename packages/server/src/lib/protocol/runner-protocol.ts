@@ -127,6 +127,8 @@ export const KeepImage = z.strictObject({ organization: z.string().min(1).max(12
 /** Body of `POST /vms/{id}/image`: makes an image of the VM's files, which belongs to the organization. */
 export const CommitVm = z.strictObject({
   organization: z.string().min(1).max(128),
+  /** The build that makes it, to find what it has made and not named. */
+  build: z.string().min(1).max(128),
   config: ImageConfig,
   /** Whether the image gets a name. Otherwise it is what a step of a build left, and part of the image cache. */
   kept: z.boolean(),
@@ -284,10 +286,36 @@ export const PreparedImage = z.object({
   prepared_at: z.iso.datetime(),
   status: z.enum(['ready', 'preparing']),
   shapes: z.array(ReadyShape),
-  /** The organization that built the image from steps; absent for other images. */
-  owner: z.string().optional(),
 });
 export type PreparedImage = z.infer<typeof PreparedImage>;
+
+/** An image that an organization has built from steps. */
+export const OwnedImage = z.object({
+  digest: z.string(),
+  organization: z.string(),
+  /** The build that made it. */
+  build: z.string(),
+  size_bytes: z.int(),
+  prepared_at: z.iso.datetime(),
+  kept: z.boolean(),
+  /** Its owner has deleted it, and something still uses its file. */
+  released: z.boolean(),
+  /** Whether sandboxes or snapshots hold links to its file, so that its bytes stay when it is removed. */
+  linked: z.boolean(),
+  shapes: z.array(ReadyShape),
+});
+export type OwnedImage = z.infer<typeof OwnedImage>;
+
+/** Query of `GET /images/owned`: all that are given must hold. `after` is the digest at which the last page ended. */
+export const OwnedImagesQuery = z.strictObject({
+  organization: z.string().min(1).max(128).optional(),
+  build: z.string().min(1).max(128).optional(),
+  after: z.string().max(128).optional(),
+});
+export type OwnedImagesQuery = z.infer<typeof OwnedImagesQuery>;
+
+/** Answer of `GET /images/owned`, in the order of the digests. `next` is undefined after the last page. */
+export const OwnedImagesPage = z.object({ images: z.array(OwnedImage), next: z.string().optional() });
 
 export const RunnerError = z.object({
   code: z.custom<ErrorCode>(isErrorCode),

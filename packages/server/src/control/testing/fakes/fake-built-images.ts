@@ -6,6 +6,7 @@ import {
   KeepImage,
   type CommittedImage,
   type ImageConfig,
+  type OwnedImage,
   type StoredConfig,
 } from '../../../lib/protocol/runner-protocol.ts';
 import { answer, readAll } from './fake-answers.ts';
@@ -13,8 +14,12 @@ import { answer, readAll } from './fake-answers.ts';
 const CONFIG: ImageConfig = { env: { PATH: '/bin' }, user: '', workdir: '/base' };
 
 interface Made extends CommittedImage {
+  organization: string;
+  build: string;
   config: ImageConfig;
   isKept: boolean;
+  /** Whether something holds a link to its file. */
+  isLinked: boolean;
 }
 
 export class FakeBuiltImages {
@@ -36,8 +41,25 @@ export class FakeBuiltImages {
     await this.onCommit(commit);
     const digest = `sha256:${String(this.commits.length).padStart(64, '0')}`;
     const image: CommittedImage = { digest, size_bytes: this.sizeBytes };
-    this.made.set(digest, { ...image, config: commit.config, isKept: commit.kept });
+    const { organization, build, config, kept: isKept } = commit;
+    this.made.set(digest, { ...image, organization, build, config, isKept, isLinked: false });
     return answer(stream, 201, image);
+  }
+
+  /** Answers for the list of images that organizations have built, in one page. */
+  list(stream: ServerHttp2Stream, asked: URLSearchParams): void {
+    const has = (name: string, value: string): boolean => [null, value].includes(asked.get(name));
+    const images = [...this.made.values()]
+      .filter(({ organization, build }) => has('organization', organization) && has('build', build))
+      .map(
+        ({ digest, size_bytes, organization, build, isKept: kept, isLinked: linked }): OwnedImage => ({
+          ...{ digest, size_bytes, organization, build, kept, linked },
+          prepared_at: '2026-01-01T00:00:00.000Z',
+          released: false,
+          shapes: [],
+        }),
+      );
+    answer(stream, 200, { images });
   }
 
   /** Answers for a stored image. */

@@ -261,6 +261,7 @@ export class FakeRunner implements AsyncDisposable {
     if (id !== undefined && rest === '/metrics') return this.metrics.answerVm(stream, id, url);
     if (id !== undefined && rest === '/image')
       return this.built.answerVm(stream, method, this.vms.get(id)?.image ?? '');
+    if (url.pathname === '/images/owned') return this.built.list(stream, url.searchParams);
     if (url.pathname.startsWith('/images/sha256:')) return this.built.answer(stream, method, url.pathname);
     if (id !== undefined && rest === '/egress') return this.#answerEgress(stream, method, id);
     if (await this.disks.take(stream, method, url)) return;

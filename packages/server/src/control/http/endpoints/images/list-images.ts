@@ -22,7 +22,8 @@ export function addListImages(
     },
     handler: async ({ organizationId }) => {
       const built = await builtImages.list(organizationId);
-      return imageUses.show(organizationId, await runner.listImages(), built);
+      const owned = built.length === 0 ? [] : await runner.images.listOwned({ organization: organizationId });
+      return imageUses.show(organizationId, await runner.listImages(), { built, owned });
     },
   });
 }
