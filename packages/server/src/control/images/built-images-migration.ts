@@ -6,6 +6,7 @@ export const builtImagesMigration: Migration = {
     await sql`
       CREATE TABLE built_images (
         organization_id text NOT NULL REFERENCES organizations (id),
+        team_id text NOT NULL REFERENCES teams (id),
         name text NOT NULL,
         digest text NOT NULL,
         size_bytes bigint NOT NULL,
@@ -40,12 +41,21 @@ export const builtImagesMigration: Migration = {
         error_code text,
         error_message text,
         created_at bigint NOT NULL,
-        ended_at bigint
+        ended_at bigint,
+        team_only boolean NOT NULL,
+        cleaned boolean NOT NULL DEFAULT false
       )`.execute(db);
     await sql`CREATE INDEX image_builds_by_age ON image_builds (organization_id, created_at DESC, id DESC)`.execute(
       db,
     );
-    await sql`CREATE INDEX image_builds_running ON image_builds (id) WHERE state = 'running'`.execute(db);
+    await sql`CREATE INDEX image_builds_unclean ON image_builds (created_at, id) WHERE NOT cleaned`.execute(
+      db,
+    );
+    await sql`
+      CREATE TABLE image_releases (
+        digest text PRIMARY KEY,
+        noted_at bigint NOT NULL
+      )`.execute(db);
     await sql`
       CREATE TABLE image_build_events (
         build_id text NOT NULL REFERENCES image_builds (id) ON DELETE CASCADE,
