@@ -30,6 +30,7 @@ export interface BuildLogParts {
   onEvents: () => void;
   log: Logger;
   retryDelaysMs?: readonly number[];
+  closeDeadlineMs?: number;
 }
 
 type Stream = 'stdout' | 'stderr';
@@ -61,19 +62,17 @@ export class BuildLog {
 
   /** Resolves when there is room for more. */
   async step(step: number, text: string, { cached }: { cached: boolean }): Promise<void> {
-    this.#flush();
+    this.#collect();
     this.#step = step;
     this.#tail = '';
     this.#decoders = newDecoders();
-    this.#add({ type: 'step', step, text: text.slice(0, MAX_TEXT_CHARACTERS), cached });
-    await this.#room();
+    await this.#announce({ type: 'step', step, text: text.slice(0, MAX_TEXT_CHARACTERS), cached });
   }
 
   /** Resolves when there is room for more. */
   async note(text: string): Promise<void> {
-    this.#flush();
-    this.#add({ type: 'note', text: text.slice(0, MAX_TEXT_CHARACTERS) });
-    await this.#room();
+    this.#collect();
+    await this.#announce({ type: 'note', text: text.slice(0, MAX_TEXT_CHARACTERS) });
   }
 
   /** Resolves when there is room for more. */
@@ -81,10 +80,10 @@ export class BuildLog {
     const text = this.#decoders[stream].write(data);
     this.#tail = (this.#tail + text).slice(-TAIL_CHARACTERS);
     if (this.#isCut) return;
-    if (stream !== this.#stream) this.#flush();
+    if (stream !== this.#stream) this.#collect();
     this.#stream = stream;
     this.#waiting += text;
-    if (this.#waiting.length >= MAX_DATA_CHARACTERS) this.#flush();
+    if (this.#waiting.length >= MAX_DATA_CHARACTERS || this.#queue.length >= MAX_QUEUED_EVENTS) this.#flush();
     else this.#timer ??= setTimeout(() => this.#flush(), COLLECT_MS);
     await this.#room();
   }
@@ -93,19 +92,27 @@ export class BuildLog {
   async close(): Promise<void> {
     this.#flush();
     const written = this.#writing ?? Promise.resolve();
+    const { buildId, log, closeDeadlineMs = CLOSE_DEADLINE_MS } = this.#parts;
     try {
-      await withDeadline('writing the log of a build', CLOSE_DEADLINE_MS, written);
+      await withDeadline('writing the log of a build', closeDeadlineMs, written);
     } catch (error) {
-      this.#parts.log.warn({ err: error, build: this.#parts.buildId }, 'the log of a build is not whole');
+      log.warn({ err: error, build: buildId }, 'the log of a build is not whole');
     } finally {
       this.#isClosed = true;
       this.#queue = [];
     }
   }
 
+  /** Writes what waits. */
   #flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#collect();
+    if (this.#queue.length > 0) this.#writing ??= this.#write().finally(() => (this.#writing = undefined));
+  }
+
+  /** Queues the output that waits. */
+  #collect(): void {
     for (let rest = this.#waiting; rest !== '';) {
       const data = cut(rest);
       rest = rest.slice(data.length);
@@ -130,7 +137,12 @@ export class BuildLog {
     if (this.#isClosed) return;
     this.#seq += 1;
     this.#queue.push({ seq: this.#seq, event });
-    this.#writing ??= this.#write().finally(() => (this.#writing = undefined));
+  }
+
+  async #announce(event: NewBuildEvent): Promise<void> {
+    this.#add(event);
+    this.#flush();
+    await this.#room();
   }
 
   async #room(): Promise<void> {
@@ -138,8 +150,6 @@ export class BuildLog {
   }
 
   async #write(): Promise<void> {
-    // What is added meanwhile goes with the next statement.
-    await Promise.resolve();
     while (this.#queue.length > 0) {
       await this.#store(this.#queue.splice(0));
       this.#parts.onEvents();

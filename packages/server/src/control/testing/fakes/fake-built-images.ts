@@ -20,6 +20,7 @@ interface Made extends CommittedImage {
   isKept: boolean;
   /** Whether something holds a link to its file. */
   isLinked: boolean;
+  isReleased: boolean;
 }
 
 export class FakeBuiltImages {
@@ -42,7 +43,15 @@ export class FakeBuiltImages {
     const digest = `sha256:${String(this.commits.length).padStart(64, '0')}`;
     const image: CommittedImage = { digest, size_bytes: this.sizeBytes };
     const { organization, build, config, kept: isKept } = commit;
-    this.made.set(digest, { ...image, organization, build, config, isKept, isLinked: false });
+    this.made.set(digest, {
+      ...image,
+      organization,
+      build,
+      config,
+      isKept,
+      isLinked: false,
+      isReleased: false,
+    });
     return answer(stream, 201, image);
   }
 
@@ -66,7 +75,10 @@ export class FakeBuiltImages {
     if (method === 'GET') return answer(stream, 200, this.#describe(digest));
     if (method === 'DELETE') {
       this.released.push(digest);
-      return answer(stream, 200, { released: this.made.delete(digest) });
+      const image = this.made.get(digest);
+      if (image?.isLinked === true) image.isReleased = true;
+      else this.made.delete(digest);
+      return answer(stream, 200, { released: image !== undefined });
     }
     const { kept } = KeepImage.parse(JSON.parse((await readAll(stream)).toString('utf8')));
     this.onKeep(digest);
