@@ -20,7 +20,10 @@ function openLog(before: () => Promise<void> = () => Promise.resolve()) {
     events.push(...added);
   };
   const log = new BuildLog({
-    ...{ buildId: 'build1', store: { addEvents }, onEvents: () => undefined, log: pino({ level: 'silent' }) },
+    buildId: 'build1',
+    store: { addEvents },
+    onEvents: () => undefined,
+    log: pino({ level: 'silent' }),
     retryDelaysMs: [1, 1],
     closeDeadlineMs: 50,
   });

@@ -17,7 +17,7 @@ import { StepScope } from './step-scope.ts';
 const VERSION = 1;
 
 /** Whose sandbox runs the steps, and what it may reach. */
-export interface StepRights {
+interface StepRights {
   organizationId: string;
   teamId: string;
   egress: RequestedEgress;

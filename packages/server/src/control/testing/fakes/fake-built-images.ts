@@ -60,12 +60,7 @@ export class FakeBuiltImages {
     const has = (name: string, value: string): boolean => [null, value].includes(asked.get(name));
     const images = [...this.made.values()]
       .filter(({ organization, build }) => has('organization', organization) && has('build', build))
-      .map(({ digest, size_bytes, organization, build, isKept: kept, isLinked: linked }): OwnedImage => ({
-        ...{ digest, size_bytes, organization, build, kept, linked },
-        prepared_at: '2026-01-01T00:00:00.000Z',
-        released: false,
-        shapes: [],
-      }));
+      .map(describeOwned);
     answer(stream, 200, { images });
   }
 
@@ -94,6 +89,20 @@ export class FakeBuiltImages {
     if (/^sha256:0+\d{1,6}$/u.test(digest)) throw new AppError('image_not_found', 'no such image');
     return { digest, size_bytes: 1000, config: CONFIG };
   }
+}
+
+function describeOwned(made: Made): OwnedImage {
+  const {
+    digest,
+    size_bytes,
+    organization,
+    build,
+    isKept: kept,
+    isLinked: linked,
+    isReleased: released,
+  } = made;
+  const prepared_at = '2026-01-01T00:00:00.000Z';
+  return { digest, size_bytes, organization, build, kept, linked, released, prepared_at, shapes: [] };
 }
 
 /** Returns the first digest: the fake runner adds one to any reference. */

@@ -70,7 +70,8 @@ function addCancelBuild(app: App, { imageBuilds }: Parts): void {
     schema: {
       operationId: 'cancelImageBuild',
       summary: 'Cancel a build; answers when its sandbox is destroyed',
-      description: 'A build that has ended stays as it is. Its record and its log are kept for 30 days.',
+      description:
+        'A build that has ended stays as it is. The newest 100 builds are kept with their logs, for 30 days.',
       params: BuildParams,
       response: answers(200, ImageBuild, [401, 404, 503]),
     },
