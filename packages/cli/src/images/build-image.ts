@@ -1,10 +1,9 @@
 /** `coppice images build`: uploads the context, builds, and shows the log. */
-import { readFile, stat } from 'node:fs/promises';
-import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Coppice, ImageBuildEvent, ImageBuildInfo } from '../../../sdk/src/index.ts';
 import type { Output } from '../output/output.ts';
 import { toVisible } from '../output/visible-text.ts';
+import { readBuildFiles } from './build-files.ts';
 import { packContext } from './pack-context.ts';
 
 export interface BuildCall {
@@ -24,9 +23,8 @@ export interface BuildCall {
 /** Resolves with the finished build. Rejects with the reason if it fails. */
 export async function buildFromDirectory(call: BuildCall): Promise<ImageBuildInfo> {
   const { client, out, directory, name, buildArgs, shape, networkProfile, noCache, timeout } = call;
-  if (!(await stat(directory)).isDirectory()) throw new Error(`${directory} is not a directory`);
-  const dockerfile = await readFile(call.file ?? join(directory, 'Dockerfile'), 'utf8');
-  const archive = Readable.toWeb(Readable.from(packContext(directory))) as ReadableStream<Uint8Array>;
+  const { dockerfile, rules } = await readBuildFiles(directory, call.file);
+  const archive = Readable.toWeb(Readable.from(packContext(directory, rules))) as ReadableStream<Uint8Array>;
   const context = await out.during('uploading the context …', client.builds.uploadContext(archive));
   const request = { dockerfile, name, buildArgs, context, ...shape, networkProfile, noCache, timeout };
   return client.builds.run(request, { onEvent: (event) => show(out, event) });
