@@ -156,9 +156,9 @@ test('attempts without a new event are bounded', async () => {
     };
     const transport = { timeoutMs: 1, callStream: lost } as unknown as Transport;
     const end = followBuildLog(transport, LOG, { get: lost }).next();
-    let isOver = false;
-    end.catch(() => undefined).finally(() => (isOver = true));
-    while (!isOver) {
+    end.catch(() => undefined);
+    // One round for each wait, and some more, which would be the waits of further attempts.
+    for (let round = 0; round < 20; round += 1) {
       await new Promise((resolve) => setImmediate(resolve));
       mock.timers.tick(10_000);
     }

@@ -5,7 +5,7 @@ import type { Column } from '../output/table.ts';
 import { action, addCommand, first } from '../calls/command-call.ts';
 import { shortenImage } from './list.ts';
 import { parseMiB, whole } from '../calls/parse-values.ts';
-import { addBuildCommands } from '../images/build-commands.ts';
+import { addBuildCommands } from './image-builds.ts';
 
 const COLUMNS: readonly Column<ImageInfo>[] = [
   { head: 'IMAGE', text: ({ image }) => shortenImage(image) },

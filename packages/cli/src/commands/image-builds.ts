@@ -4,8 +4,8 @@ import { action, addCommand, first } from '../calls/command-call.ts';
 import { parseMiB, parsePair, whole } from '../calls/parse-values.ts';
 import { formatAge } from '../output/quantities.ts';
 import type { Colour, Column } from '../output/table.ts';
-import { buildFromDirectory } from './build-image.ts';
-import { BuildLogView } from './build-log-view.ts';
+import { buildFromDirectory } from '../images/build-image.ts';
+import { BuildLogView } from '../images/build-log-view.ts';
 
 const COLOURS: Readonly<Record<string, Colour>> = { done: 'green', cancelled: 'yellow', failed: 'red' };
 
