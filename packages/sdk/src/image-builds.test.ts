@@ -165,3 +165,12 @@ test('a context is removed with and without a body in the answer, and one that i
   await builds.deleteContext('context0');
   await assert.rejects(builds.deleteContext('context0'), { code: 'not_found' });
 });
+
+test('a cancel waits longer than other calls, because the service destroys a sandbox meanwhile', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    setTimeout(() => sendJson(response, { body: WIRE }), 150);
+  });
+  const { builds } = server.client({ timeoutMs: 50 });
+  await assert.rejects(builds.get(ID), { code: 'timeout' });
+  assert.deepEqual(await builds.cancel(ID), SHOWN);
+});
