@@ -3,7 +3,10 @@ import { test } from 'node:test';
 import { plainText } from './plain-text.ts';
 
 test('control characters and lone surrogates are replaced, line feeds and tabs stay', () => {
-  assert.equal(plainText('a\0b\u001b[2Jc\u009bd\r\n\te', 100), 'a\u{FFFD}b\u{FFFD}[2Jc\u{FFFD}d\u{FFFD}\n\te');
+  assert.equal(
+    plainText('a\0b\u001b[2Jc\u009bd\r\n\te', 100),
+    'a\u{FFFD}b\u{FFFD}[2Jc\u{FFFD}d\u{FFFD}\n\te',
+  );
   assert.equal(plainText('x\ud800y\udc00', 100), 'x\u{FFFD}y\u{FFFD}');
   assert.equal(plainText('grüße 😀', 100), 'grüße 😀');
 });
