@@ -155,7 +155,7 @@ export class CacheEvictor {
   async #findLinked(): Promise<Set<string>> {
     const { images } = this.#options;
     const linked = new Set<string>();
-    for (const { digest, owner, isKept } of [...images.values()])
+    for (const { digest, owner, isKept } of images.values())
       if (owner !== undefined && isKept !== true && (await images.isLinked(digest))) linked.add(digest);
     return linked;
   }

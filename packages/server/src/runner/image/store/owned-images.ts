@@ -6,7 +6,7 @@ import type { OwnedEntry, StoredImages } from './stored-images.ts';
 const PAGE_LENGTH = 500;
 
 /** `isLinked`: VMs or captures hold its file, so that its bytes stay when it is removed. */
-export type ListedImage = OwnedEntry & { isLinked: boolean };
+type ListedImage = OwnedEntry & { isLinked: boolean };
 
 export interface OwnedPage {
   images: ListedImage[];
