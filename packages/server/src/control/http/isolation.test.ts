@@ -41,7 +41,6 @@ let strangersKey = '';
 /** The victim's values of path parameters. */
 const ids: Record<string, string> = {
   port: '80',
-  build: `build${'0'.repeat(20)}`,
   disk: 'named',
   name: 'named',
   diskSnapshot: 'named',
@@ -127,7 +126,9 @@ async function fill(owner: AccountClient): Promise<void> {
     await call('POST', `/v1/disks/${ids['disk']}/snapshots`, { name });
   const webhook = (await call('POST', '/v1/webhooks', { url: `https://${MARK}.test/` })).id;
   const delivery = (await call('POST', `/v1/webhooks/${webhook}/test`, undefined)).id;
-  Object.assign(ids, { webhook, delivery });
+  const steps = { from: 'node:22-slim', name: 'of-victim:1', steps: [{ run: MARK }], detached: true };
+  const build = (await call('POST', '/v1/images/build', steps)).id;
+  Object.assign(ids, { webhook, delivery, build });
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, previewId: preview.id, apiKey });
   ids['command'] = command.id;
   Object.assign(ids, { organization: owner.organizationId, team: owner.teamId, member: owner.id });
