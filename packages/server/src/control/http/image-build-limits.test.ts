@@ -6,6 +6,7 @@ import { AppError } from '@coppice/contract';
 import type { FakeGuestCommand } from '../testing/fakes/fake-commands.ts';
 import { INVITATION, startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 import { verifyOrganizationLog } from '../testing/organization-log.ts';
+import { listEvents } from '../testing/requests/events-client.ts';
 import { AccountClient } from '../testing/requests/account-client.ts';
 
 const BUILD = '/v1/images/build';
@@ -65,6 +66,24 @@ test('output that PostgreSQL does not store ends a build as any other, with its 
   assert.match(ended.error.message, /its last output:\na\u{FFFD}b$/u);
   const log = await harness.call('GET', `/v1/images/builds/${body.id}/log`, { apiKey });
   assert.deepEqual(log.body.events.at(-1).build, ended);
+});
+
+test('the end of a build is an event of its team', async () => {
+  const done = await waitForEnd((await start({ name: 'told:1' })).body.id);
+  const { body } = await start({ name: 'told:2', steps: [{ run: 'false' }] });
+  harness.runner.commands.end(body.run_id, await nextCommand(body.run_id), 1);
+  await waitForEnd(body.id);
+  const list = () => listEvents(harness, '?type=image.build_ended', { apiKey });
+  await waitFor('the events', async () => (await list()).length === 2);
+  const events = await list();
+  assert.ok(events.every(({ team_id }) => team_id !== null));
+  assert.deepEqual(
+    events.map(({ data }) => data),
+    [
+      { build_id: done.id, image: 'built/told:1', status: 'done', digest: digestOf(done), error: null },
+      { build_id: body.id, image: 'built/told:2', status: 'failed', digest: null, error: 'build_failed' },
+    ],
+  );
 });
 
 test('the limit of builds that run holds for requests at the same time', async () => {

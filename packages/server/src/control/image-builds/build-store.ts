@@ -10,6 +10,7 @@ import type { Reach } from '../accounts/organizations/reach.ts';
 import type { OrganizationNote } from '../audit/organization/organization-entry.ts';
 import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import type { Database } from '../db/database.ts';
+import { insertEvent, type NewEvent } from '../events/insert-event.ts';
 import type { BuiltImageTable, ImageBuildTable } from '../images/built-image-tables.ts';
 import { takeName } from '../images/image-names.ts';
 
@@ -110,7 +111,8 @@ export class BuildStore {
   }
 
   /**
-   * Ends a build that runs: its state, the name of its image, the last event and the entry of the audit log, all or nothing.
+   * Ends a build that runs: its state, the name of its image, the end of its log, the event of the organization and the entry of
+   * its audit log, all or nothing.
    * Returns the digest that the name stood for before. A build that has ended stays as it is.
    */
   end(build: ImageBuildTable, { end, by, atMs }: Ending): Promise<{ replaced: string | undefined }> {
@@ -131,6 +133,7 @@ export class BuildStore {
         .executeTakeFirstOrThrow();
       const event: NewBuildEvent = { type: 'end', build: buildBuildRecord(row) };
       await addEvents(transaction, build.id, [{ seq: (seq ?? 0) + 1, event }]);
+      await insertEvent(transaction, describeEnd(row, end, atMs));
       if (end.state !== 'done') return { result: { replaced: undefined }, notes: [] };
       const replaced = await takeName(transaction, reachOf(row), nameOf(row, end, atMs));
       return { result: { replaced }, notes: [noteBuilt(row, end, replaced)] };
@@ -222,6 +225,14 @@ function nameOf(
   built_at: number,
 ): BuiltImageTable {
   return { organization_id, team_id, name, digest, size_bytes, built_at };
+}
+
+function describeEnd(row: ImageBuildTable, end: BuildEnd, at: number): NewEvent {
+  const { id: build_id, name: image, organization_id: organizationId, team_id: teamId } = row;
+  const digest = end.state === 'done' ? end.digest : null;
+  const error = end.state === 'failed' ? end.error_code : null;
+  const data = { build_id, image, status: end.state, digest, error };
+  return { type: 'image.build_ended', data, at, organizationId, teamId };
 }
 
 function noteBuilt(
