@@ -273,7 +273,7 @@ test('a slow guest holds up no image and no other organization, but the builds o
   assert.equal(new Set(made.map(({ digest }) => digest)).size, names.length);
 });
 
-test('a build that waits for its turn ends when its caller leaves', async () => {
+test('a build that waits for another one of its organization asks no guest, and ends when its caller leaves', async () => {
   await using store = await site.openStore();
   const layer = await archiveOf([{ path: 'x' }]);
   await prepare(store, `${site.registry.name}/test/base:1`);
@@ -281,7 +281,10 @@ test('a build that waits for its turn ends when its caller leaves', async () => 
   const first = buildAbove(store, layer, { openLayer: slow.open });
   await slow.opened.promise;
   const leaving = new AbortController();
-  const second = buildAbove(store, layer, { signal: leaving.signal });
+  const waiting = new SlowLayer(layer);
+  const second = buildAbove(store, layer, { openLayer: waiting.open, signal: leaving.signal });
+  const isOpen = waiting.opened.promise.then(() => true);
+  assert.equal(await Promise.race([isOpen, delay(100, false)]), false);
   leaving.abort(new Error('left'));
   await assert.rejects(second, /left/u);
   slow.end();
