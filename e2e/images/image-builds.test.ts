@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 import { pino } from 'pino';
 import { RunnerClient } from '../../packages/server/src/control/placement/runner-client.ts';
 import { RunnerConnection } from '../../packages/server/src/control/placement/runner-connection.ts';
+import { pollUntil } from '../../packages/server/src/lib/waiting/deadline.ts';
 import type { OwnedImage } from '../../packages/server/src/lib/protocol/runner-protocol.ts';
 import { Api } from '../fixtures/api/api.ts';
 import { CloneApi } from '../fixtures/clones/clone-api.ts';
@@ -385,4 +386,15 @@ test('the command line builds a directory, shows the log, and says which step fa
   assert.match(failed.stderr, /line 3: .*ended with exit code 9/u);
   const removed = await cli.run(['images', 'rm', 'built/cli:1']);
   assert.equal(removed.code, 0, removed.stderr);
+  writeFileSync(join(directory, 'Dockerfile'), `FROM ${FROM}\nRUN echo begun; sleep 600\n`);
+  const interrupted = cli.start('images', 'build', '-t', 'cli:3', directory);
+  await pollUntil({ step: 'the output of the step', timeoutMs: WAIT_MS, intervalMs: 100 }, () =>
+    interrupted.stderr.includes('begun\n') ? true : undefined,
+  );
+  interrupted.child.kill('SIGINT');
+  assert.equal((await interrupted.result()).code, 130);
+  const { body } = await api.call('GET', '/v1/images/builds');
+  const [newest] = body as unknown as Build[];
+  assert.equal(newest?.status, 'cancelled');
+  assert.equal(await liveSandboxes(), 0);
 });
