@@ -60,6 +60,7 @@ export interface SandboxesBase {
   region: string;
   /** Absolute path. */
   dataDir: string;
+  diskReserveMiB: number | undefined;
   limits: ControlLimits;
   organizationAudit: OrganizationAudit;
   creditCents: number | undefined;
@@ -133,11 +134,11 @@ interface BuildRecords {
 
 /** Ends what builds of a killed control have left. */
 async function openBuilds(
-  { db, dataDir, runner, limits, clock, log }: SandboxesBase,
+  { db, dataDir, diskReserveMiB, runner, limits, clock, log }: SandboxesBase,
   parts: Pick<ImageBuildsParts, 'images' | 'registries' | 'sandboxes' | 'commands'>,
   stack: AsyncDisposableStack,
 ): Promise<BuildRecords> {
-  const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts')));
+  const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts'), { diskReserveMiB }));
   const buildStore = new BuildStore(db);
   const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock });
   const imageBuilds = stack.use(

@@ -103,9 +103,11 @@ export class ImageBuilds implements AsyncDisposable {
     const plan = planBuild(request);
     if (this.#isClosing) throw new AppError('unavailable', 'the service is shutting down');
     const { name } = parseBuiltName(request.name ?? '');
-    const { context } = request;
-    const contextPath =
-      context === undefined ? undefined : this.#parts.contexts.find(organizationId, context);
+    const { context: contextId } = request;
+    const context =
+      contextId === undefined ? undefined : this.#parts.contexts.take(organizationId, contextId);
+    using refused = new DisposableStack();
+    refused.defer(() => context?.giveBack());
     const running = [...this.#running.values()].filter((build) => build.organizationId === organizationId);
     if (running.length >= MAX_RUNNING)
       throw new AppError('capacity', `your organization runs ${MAX_RUNNING} builds; wait for one to end`);
@@ -131,13 +133,14 @@ export class ImageBuilds implements AsyncDisposable {
       throw error;
     }
     const build = await this.#require({ organizationId, onlyTeamId: null }, id);
-    entry.done = this.#carryOut(build, { request, plan, contextPath, egress, signal: stop.signal })
+    refused.move();
+    entry.done = this.#carryOut(build, { request, plan, context, egress, signal: stop.signal })
       .catch((error: unknown) =>
         this.#parts.log.error({ err: error, build: id }, 'a build could not be ended'),
       )
       .finally(() => {
         this.#running.delete(id);
-        if (context !== undefined) void this.#parts.contexts.drop(context);
+        void context?.[Symbol.asyncDispose]();
       });
     return buildBuildRecord(build);
   }

@@ -51,14 +51,12 @@ export class FakeBuiltImages {
     const has = (name: string, value: string): boolean => [null, value].includes(asked.get(name));
     const images = [...this.made.values()]
       .filter(({ organization, build }) => has('organization', organization) && has('build', build))
-      .map(
-        ({ digest, size_bytes, organization, build, isKept: kept, isLinked: linked }): OwnedImage => ({
-          ...{ digest, size_bytes, organization, build, kept, linked },
-          prepared_at: '2026-01-01T00:00:00.000Z',
-          released: false,
-          shapes: [],
-        }),
-      );
+      .map(({ digest, size_bytes, organization, build, isKept: kept, isLinked: linked }): OwnedImage => ({
+        ...{ digest, size_bytes, organization, build, kept, linked },
+        prepared_at: '2026-01-01T00:00:00.000Z',
+        released: false,
+        shapes: [],
+      }));
     answer(stream, 200, { images });
   }
 
