@@ -50,6 +50,7 @@ let second: Team;
 const ids: Record<string, string> = {
   port: '80',
   build: `build${'0'.repeat(20)}`,
+  context: `context${'0'.repeat(20)}`,
   registry: 'registry.one.test',
   disk: 'named',
   name: 'of-all-teams',

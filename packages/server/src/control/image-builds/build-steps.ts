@@ -189,7 +189,7 @@ function shorten(text: string): string {
 const SCRIPT = '/dev/shm/coppice-step-$$';
 
 /** Returns the command of a step for the shell. The kernel runs a script by its first line, from memory: no image has the file. */
-function writeCommand(run: string | string[], isScript: boolean): string {
+export function writeCommand(run: string | string[], isScript: boolean): string {
   if (typeof run !== 'string') return `exec ${run.map(quote).join(' ')}`;
   if (!isScript) return run;
   const lines = new Set(run.split('\n'));
