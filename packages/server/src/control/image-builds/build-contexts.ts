@@ -9,7 +9,7 @@
 import { createWriteStream, mkdirSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Transform, type Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { AppError, type BuildContext } from '@coppice/contract';
 import { findFreeBytes } from '../../lib/files/free-space.ts';
@@ -85,26 +85,35 @@ export class BuildContexts implements Disposable {
     this.#counts.set(organizationId, (this.#counts.get(organizationId) ?? 0) + 1);
     const id = newId('context');
     const path = join(this.#directory, `${id}.tar`);
-    const meter = new Meter((bytes) => this.#admit(bytes));
+    const received = { bytes: 0 };
     try {
       await dropped;
       await this.#checkSpace();
       // A refused client must be able to read the answer: its connection stays.
-      const received = content.iterator({ destroyOnReturn: false });
-      await pipeline(received, meter, createWriteStream(path, { mode: 0o600, flags: 'wx' }), { signal });
+      const chunks: AsyncIterable<Buffer> = content.iterator({ destroyOnReturn: false });
+      const file = createWriteStream(path, { mode: 0o600, flags: 'wx' });
+      await pipeline(this.#admit(chunks, received), file, { signal });
       const index = await readIndex(path, signal);
       if (this.#indexBytes + index.sizeBytes > this.#limits.indexBytes) throw full();
       this.#indexBytes += index.sizeBytes;
-      const kept = { id, organizationId, path, index, sizeBytes: meter.bytes, sinceMs: 0, timer: undefined };
+      const kept = {
+        id,
+        organizationId,
+        path,
+        index,
+        sizeBytes: received.bytes,
+        sinceMs: 0,
+        timer: undefined,
+      };
       this.#kept.set(id, kept);
       this.#wait(kept);
     } catch (error) {
-      this.#bytes -= meter.bytes;
+      this.#bytes -= received.bytes;
       this.#uncount(organizationId);
       await removeLater(rm(path, { force: true }));
       throw asCapacity(error);
     }
-    return { id, size_bytes: meter.bytes, expires_at: new Date(Date.now() + KEPT_MS).toISOString() };
+    return { id, size_bytes: received.bytes, expires_at: new Date(Date.now() + KEPT_MS).toISOString() };
   }
 
   /** Throws `invalid_request` if the organization has no context with the id, or another build uses it. */
@@ -176,18 +185,23 @@ export class BuildContexts implements Disposable {
   }
 
   /** Counts bytes that arrive. Throws if there is no room for them. */
-  async #admit(bytes: { added: number; total: number }): Promise<void> {
-    this.#bytes += bytes.added;
-    if (bytes.total > MAX_CONTEXT_BYTES)
-      throw new AppError(
-        'payload_too_large',
-        `the context has more than ${MAX_CONTEXT_BYTES} bytes; leave files out with .dockerignore`,
-      );
-    if (this.#bytes > this.#limits.totalBytes) throw full();
-    const isCheck =
-      Math.floor(bytes.total / SPACE_CHECK_BYTES) >
-      Math.floor((bytes.total - bytes.added) / SPACE_CHECK_BYTES);
-    if (isCheck) await this.#checkSpace();
+  async *#admit(chunks: AsyncIterable<Buffer>, received: { bytes: number }): AsyncGenerator<Buffer> {
+    let nextCheck = SPACE_CHECK_BYTES;
+    for await (const chunk of chunks) {
+      received.bytes += chunk.length;
+      this.#bytes += chunk.length;
+      if (received.bytes > MAX_CONTEXT_BYTES)
+        throw new AppError(
+          'payload_too_large',
+          `the context has more than ${MAX_CONTEXT_BYTES} bytes; leave files out with .dockerignore`,
+        );
+      if (this.#bytes > this.#limits.totalBytes) throw full();
+      if (received.bytes >= nextCheck) {
+        await this.#checkSpace();
+        nextCheck = received.bytes + SPACE_CHECK_BYTES;
+      }
+      yield chunk;
+    }
   }
 
   async #checkSpace(): Promise<void> {
@@ -216,28 +230,6 @@ function full(cause?: unknown): AppError {
 function asCapacity(error: unknown): unknown {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return code === 'ENOSPC' || code === 'EDQUOT' ? full(error) : error;
-}
-
-class Meter extends Transform {
-  bytes = 0;
-  readonly #admit: (bytes: { added: number; total: number }) => Promise<void>;
-
-  constructor(admit: (bytes: { added: number; total: number }) => Promise<void>) {
-    super();
-    this.#admit = admit;
-  }
-
-  override _transform(
-    chunk: Buffer,
-    _: BufferEncoding,
-    done: (error: Error | null, data?: Buffer) => void,
-  ): void {
-    this.bytes += chunk.length;
-    this.#admit({ added: chunk.length, total: this.bytes }).then(
-      () => done(null, chunk),
-      (error: unknown) => done(error instanceof Error ? error : new Error(String(error))),
-    );
-  }
 }
 
 async function readIndex(path: string, signal: AbortSignal): Promise<ContextIndex> {

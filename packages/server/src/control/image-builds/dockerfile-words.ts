@@ -4,7 +4,7 @@
  */
 
 /** Bytes of a word, as written and after its variables are replaced. */
-export const MAX_WORD_BYTES = 32 << 10;
+const MAX_WORD_BYTES = 32 << 10;
 /** Alternatives within alternatives, `${A:-${B:-…}}`. */
 const MAX_NESTED = 16;
 /** BuildKit takes letters of any script; a digit or another special parameter of a shell is a name of one character. */
@@ -42,7 +42,7 @@ export function splitWords(text: string, escape: string): string[] {
   throw new WordError('a quote is not closed; close it, or write an escape before it');
 }
 
-export type Lookup = (name: string) => string | undefined;
+type Lookup = (name: string) => string | undefined;
 
 interface Expanding {
   escape: string;
