@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ImageBuildEvent } from './image-builds.ts';
+import type { ImageBuildEvent } from './image-build-record.ts';
 import { errorBody, LoopbackServer, sendJson } from './testing/loopback-server.ts';
 
 const ID = 'build0123456789abcdef0123';
@@ -117,18 +117,6 @@ test('run reports the log, leaves out events of a newer service, and returns the
   assert.deepEqual(told, SHOWN_EVENTS);
 });
 
-test('a log that breaks off continues after its last event', async () => {
-  const logs = [EVENTS.slice(0, 3).map(frame).join(''), EVENTS.slice(3).map(frame).join('')];
-  await using server = await serviceWithLog(logs);
-  const told: ImageBuildEvent[] = [];
-  for await (const event of server.client().builds.follow(ID)) told.push(event);
-  assert.deepEqual(told, SHOWN_EVENTS);
-  assert.deepEqual(
-    server.seen.map(({ url }) => url),
-    [`/v1/images/builds/${ID}/log?after=0`, `/v1/images/builds/${ID}/log?after=3`],
-  );
-});
-
 test('a build that fails or is cancelled is an error with the reason', async () => {
   const error = { code: 'build_failed', message: 'steps[1]: false ended with exit code 1' };
   const failed = { ...WIRE, status: 'failed', image: null, error };
@@ -142,14 +130,7 @@ test('a build that fails or is cancelled is an error with the reason', async () 
   }
 });
 
-test('a refused log is the service’s error, and no endless loop', async () => {
-  await using server = await LoopbackServer.answering(404, errorBody('not_found', 'no such build'));
-  const log = server.client().builds.follow(ID);
-  await assert.rejects(log.next(), { code: 'not_found' });
-  assert.equal(server.seen.length, 1);
-});
-
-test('builds are found, listed and cancelled, and contexts are uploaded', async () => {
+test('builds are found, listed and cancelled, and contexts are uploaded and removed', async () => {
   await using server = await LoopbackServer.start((request, response) => {
     const body = request.url === '/v1/images/builds' ? [WIRE] : { ...WIRE, id: ID };
     sendJson(response, { status: 200, body });
@@ -169,4 +150,27 @@ test('builds are found, listed and cancelled, and contexts are uploaded', async 
     ],
   );
   assert.equal(server.last.body.toString(), 'archive');
+  await builds.deleteContext('context0/1');
+  assert.equal(`${server.last.method} ${server.last.url}`, 'DELETE /v1/images/contexts/context0%2F1');
+});
+
+test('a context is removed with and without a body in the answer, and one that is not there is an error', async () => {
+  const answers = [204, 404];
+  await using server = await LoopbackServer.start((_, response) => {
+    const status = answers.shift() ?? 200;
+    if (status === 404) sendJson(response, { status, body: errorBody('not_found', 'no such context') });
+    else response.writeHead(status).end();
+  });
+  const { builds } = server.client();
+  await builds.deleteContext('context0');
+  await assert.rejects(builds.deleteContext('context0'), { code: 'not_found' });
+});
+
+test('a cancel waits longer than other calls, because the service destroys a sandbox meanwhile', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    setTimeout(() => sendJson(response, { body: WIRE }), 150);
+  });
+  const { builds } = server.client({ timeoutMs: 50 });
+  await assert.rejects(builds.get(ID), { code: 'timeout' });
+  assert.deepEqual(await builds.cancel(ID), SHOWN);
 });

@@ -1,22 +1,11 @@
-import { readEventData } from './streams/event-stream.ts';
+import { followBuildLog } from './image-build-log.ts';
+import { parseBuild, type ImageBuildEvent, type ImageBuildInfo } from './image-build-record.ts';
 import type { CallOptions } from './transport/client-options.ts';
 import { CoppiceError } from './transport/errors.ts';
-import { postOnce, type CreateCallOptions } from './transport/post-once.ts';
-import { sleep } from './transport/sleep.ts';
+import { postOnce, slowTimeoutMs, type CreateCallOptions } from './transport/post-once.ts';
 import type { Transport } from './transport/transport.ts';
 import { sendContent, type FileContent } from './transport/upload.ts';
-import {
-  buildQuery,
-  buildWireBody,
-  encodeSegment,
-  readArray,
-  readNumber,
-  readObject,
-  readOptionalNumber,
-  readOptionalString,
-  readString,
-  type WireObject,
-} from './transport/wire.ts';
+import { buildWireBody, encodeSegment, readArray, readObject, readString } from './transport/wire.ts';
 import type { Shape } from './images.ts';
 
 /** Files that a step copies into the image. */
@@ -64,42 +53,6 @@ export type BuildRequest = BuildRequestBase &
     | { dockerfile: string; buildArgs?: Readonly<Record<string, string>> | undefined; from?: undefined }
   );
 
-/** A build of an image from steps. */
-export interface ImageBuildInfo {
-  /** Id of the build. */
-  id: string;
-  /** `running`, `done`, `failed` or `cancelled`. A newer service may have more values. */
-  status: string;
-  /** Name of the image, `built/app:1`. */
-  name: string;
-  /** The image that the steps begin with. */
-  from: string;
-  /** Reference of the new image with its digest. Null until the build is done. */
-  image: string | null;
-  /** Size of the image as stored. Null until the build is done. */
-  sizeBytes: number | null;
-  /** Id of the sandbox of the build, which is destroyed at its end. There is none if all steps are cached. */
-  sandboxId: string;
-  /** Number of steps. */
-  steps: number;
-  /** Number of steps that are done. */
-  stepsDone: number;
-  /** Why it failed. */
-  error: { code: string; message: string } | null;
-  /** ISO 8601 UTC. */
-  createdAt: string;
-  /** ISO 8601 UTC. Null until then. */
-  endedAt: string | null;
-}
-
-/** An event in the log of a build. `end` is the last. A newer service may have more types, which are left out. */
-export type ImageBuildEvent =
-  /** `cached`: the step does not run, because an earlier build has run the same steps. */
-  | { type: 'step'; seq: number; step: number; text: string; cached: boolean }
-  | { type: 'stdout' | 'stderr'; seq: number; step: number; data: string }
-  | { type: 'note'; seq: number; text: string }
-  | { type: 'end'; seq: number; build: ImageBuildInfo };
-
 /** Options of `client.builds.run()`. */
 export interface RunBuildOptions extends CreateCallOptions {
   /** Called with each event of the log. */
@@ -121,17 +74,7 @@ const FIELDS = {
 } as const;
 const COPY_FIELDS = { fromPath: 'from_path', to: 'to', owner: 'owner', mode: 'mode' } as const;
 const PATH = '/v1/images/builds';
-const MAX_EVENT_LENGTH = 1 << 20;
-/** Errors that may be over in a moment: the service starts again, or the network failed. */
-const BROKEN: ReadonlySet<string> = new Set([
-  'connection_failed',
-  'connection_refused',
-  'timeout',
-  'unavailable',
-]);
-/** Attempts to continue a log that broke off without a new event. */
-const MAX_BREAKS = 5;
-const BREAK_MS = 1000;
+const CONTEXTS_PATH = '/v1/images/contexts';
 
 /** Builds images from steps or Dockerfiles. Available as `client.builds`. Calls reject with {@link CoppiceError}. */
 export class ImageBuilds {
@@ -144,6 +87,7 @@ export class ImageBuilds {
 
   /**
    * Builds an image and resolves when it is there. Rejects with {@link CoppiceError} of code `build_failed` if a step fails.
+   * An abort ends only the wait: to be able to cancel the build, use `start()` and `follow()`.
    *
    * @example
    * await client.builds.run({ from: 'node:22-slim', name: 'app:1', steps: [{ run: 'npm install -g pnpm' }] });
@@ -183,12 +127,23 @@ export class ImageBuilds {
   async uploadContext(content: FileContent, options: CallOptions = {}): Promise<string> {
     const request = {
       method: 'POST' as const,
-      path: '/v1/images/contexts',
+      path: CONTEXTS_PATH,
       idempotent: false,
       signal: options.signal,
     };
     const parse = (value: unknown): string => readString(readObject(value, 'the context'), 'id');
     return sendContent(this.#transport, request, { content, parse });
+  }
+
+  /**
+   * Removes a context that no build uses. It makes room for another: the service keeps only some for an organization.
+   *
+   * @example
+   * await client.builds.deleteContext(context);
+   */
+  async deleteContext(id: string, options: CallOptions = {}): Promise<void> {
+    const path = `${CONTEXTS_PATH}/${encodeSegment(id, 'the id of the context')}`;
+    await this.#transport.callEmpty({ method: 'DELETE', path, idempotent: true, signal: options.signal });
   }
 
   /**
@@ -222,60 +177,31 @@ export class ImageBuilds {
    * await client.builds.cancel(id);
    */
   async cancel(id: string, options: CallOptions = {}): Promise<ImageBuildInfo> {
-    const path = buildPath(id);
-    const call = { method: 'DELETE' as const, path, idempotent: true, signal: options.signal };
+    const call = {
+      method: 'DELETE' as const,
+      path: buildPath(id),
+      idempotent: true,
+      signal: options.signal,
+      timeoutMs: slowTimeoutMs(this.#transport),
+    };
     return (await this.#transport.callJson(call, parseBuild)).value;
   }
 
   /**
-   * Yields the log of a build to its end, and continues where it broke off. `after` is the `seq` of the last event that you
-   * have.
+   * Yields the log of a build to its end, and continues after lost connections, without loss or repetition. `after` is the
+   * `seq` of the last event that you have.
    *
    * @example
    * for await (const event of client.builds.follow(id)) {
    *   if (event.type === 'stdout' || event.type === 'stderr') console.log(event.data);
    * }
    */
-  async *follow(
+  follow(
     id: string,
-    { after = 0, signal }: CallOptions & { after?: number | undefined } = {},
+    options: CallOptions & { after?: number | undefined } = {},
   ): AsyncGenerator<ImageBuildEvent, void, undefined> {
-    let last = after;
-    for (let breaks = 0; ; breaks += 1) {
-      try {
-        for await (const event of this.#readLog(id, last, signal)) {
-          breaks = 0;
-          last = event.seq;
-          yield event;
-          if (event.type === 'end') return;
-        }
-      } catch (error) {
-        const isBroken = error instanceof CoppiceError && BROKEN.has(error.code);
-        if (!isBroken || breaks >= MAX_BREAKS) throw error;
-      }
-      if (breaks >= MAX_BREAKS)
-        throw new CoppiceError(`build ${id}: its log has no end`, { status: 0, code: 'invalid_response' });
-      await sleep(BREAK_MS, signal);
-    }
-  }
-
-  async *#readLog(
-    id: string,
-    after: number,
-    signal: AbortSignal | undefined,
-  ): AsyncGenerator<ImageBuildEvent, void, undefined> {
-    const stream = await this.#transport.callStream({
-      method: 'GET',
-      path: `${buildPath(id)}/log`,
-      query: buildQuery({ after }),
-      headers: { accept: 'text/event-stream' },
-      idempotent: true,
-      signal,
-    });
-    for await (const data of readEventData(stream, MAX_EVENT_LENGTH)) {
-      const event = parseEvent(readObject(JSON.parse(data), 'an event'));
-      if (event !== undefined) yield event;
-    }
+    const get = (): Promise<ImageBuildInfo> => this.get(id, { signal: options.signal });
+    return followBuildLog(this.#transport, `${buildPath(id)}/log`, { ...options, get });
   }
 }
 
@@ -285,34 +211,4 @@ function buildPath(id: string): string {
 
 function toWireStep(step: BuildStep): object {
   return 'copy' in step ? { copy: buildWireBody(step.copy, COPY_FIELDS, 'builds: copy') } : step;
-}
-
-function parseEvent(event: WireObject): ImageBuildEvent | undefined {
-  const type = event['type'];
-  if (type === 'end') return { type, seq: readNumber(event, 'seq'), build: parseBuild(event['build']) };
-  if (type === 'note') return { type, seq: readNumber(event, 'seq'), text: readString(event, 'text') };
-  if (type !== 'step' && type !== 'stdout' && type !== 'stderr') return undefined;
-  const place = { seq: readNumber(event, 'seq'), step: readNumber(event, 'step') };
-  if (type === 'step')
-    return { type, ...place, text: readString(event, 'text'), cached: event['cached'] === true };
-  return { type, ...place, data: readString(event, 'data') };
-}
-
-function parseBuild(value: unknown): ImageBuildInfo {
-  const record = readObject(value, 'the build');
-  const error = record['error'] === null ? null : readObject(record['error'], 'the error of the build');
-  return {
-    id: readString(record, 'id'),
-    status: readString(record, 'status'),
-    name: readString(record, 'name'),
-    from: readString(record, 'from'),
-    image: readOptionalString(record, 'image'),
-    sizeBytes: readOptionalNumber(record, 'size_bytes'),
-    sandboxId: readString(record, 'run_id'),
-    steps: readNumber(record, 'steps'),
-    stepsDone: readNumber(record, 'steps_done'),
-    error: error && { code: readString(error, 'code'), message: readString(error, 'message') },
-    createdAt: readString(record, 'created_at'),
-    endedAt: readOptionalString(record, 'ended_at'),
-  };
 }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from coppice import BuildEvent, CoppiceError
 from loopback import LoopbackServer, Reply, Seen
 
 ID = "build0123456789abcdef0123"
+LOG = f"GET /v1/images/builds/{ID}/log"
 WIRE: dict[str, Any] = {
     "id": ID,
     "status": "done",
@@ -34,19 +36,26 @@ EVENTS: list[dict[str, Any]] = [
 ]
 
 
-def serve(server: LoopbackServer, *logs: list[dict[str, Any]], build: dict[str, Any] = WIRE) -> None:
-    """Answers with a build, and each request for its log with the next of these logs."""
-    left = list(logs)
+RUNNING: dict[str, Any] = {**WIRE, "status": "running", "image": None, "size_bytes": None, "ended_at": None}
+
+
+def serve(server: LoopbackServer, *logs: list[dict[str, Any]], builds: Sequence[dict[str, Any]] = (WIRE,)) -> None:
+    """Answers requests for the log, and for the build, with the next of these. The last build stays."""
+    left, left_builds = list(logs), list(builds)
 
     def answer(seen: Seen, reply: Reply) -> None:
         if "/log" not in seen.url:
-            reply.json(build)
+            reply.json(left_builds.pop(0) if len(left_builds) > 1 else left_builds[0])
             return
         events = left.pop(0)
         text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
         reply.body(text.encode(), 200, {"content-type": "text/event-stream"})
 
     server.on_request(answer)
+
+
+def lines_of_logs(server: LoopbackServer) -> list[str]:
+    return [line for line in server.lines if "/log" in line]
 
 
 def test_a_build_sends_its_steps_and_options_and_does_not_wait(server: LoopbackServer) -> None:
@@ -90,10 +99,54 @@ def test_run_reports_the_log_and_returns_the_build(server: LoopbackServer) -> No
 
 def test_a_log_that_breaks_off_continues_after_its_last_event(server: LoopbackServer) -> None:
     with server.client() as client:
-        serve(server, EVENTS[:2], EVENTS[2:])
+        serve(server, EVENTS[:2], EVENTS[2:], builds=[RUNNING])
         assert [event.seq for event in client.builds.follow(ID)] == [1, 2, 3, 4]
-    path = f"GET /v1/images/builds/{ID}/log"
-    assert server.lines == [f"{path}?after=0", f"{path}?after=2"]
+    assert lines_of_logs(server) == [f"{LOG}?after=0", f"{LOG}?after=2"]
+
+
+def test_a_log_without_an_end_is_ended_by_the_record_of_the_build(server: LoopbackServer) -> None:
+    with server.client() as client:
+        # The build runs after the first, it has ended after the second; the third finds no more events.
+        serve(server, EVENTS[:1], EVENTS[1:3], [], builds=[RUNNING, WIRE])
+        events = list(client.builds.follow(ID))
+        assert [event.seq for event in events] == [1, 2, 3, 4]
+        assert (events[3].type, events[3].build) == ("end", client.builds.get(ID))
+    assert lines_of_logs(server) == [f"{LOG}?after={after}" for after in (0, 1, 3)]
+
+
+def test_an_error_in_the_middle_of_the_log_is_that_of_the_service(server: LoopbackServer) -> None:
+    restart = {"type": "error", "error": {"code": "unavailable", "message": "it restarts", "request_id": "req0a1b"}}
+    revoked = {"type": "error", "error": {"code": "unauthorized", "message": "the key was revoked"}}
+    with server.client() as client:
+        serve(server, [EVENTS[0], restart], EVENTS[1:])
+        assert [event.seq for event in client.builds.follow(ID)] == [1, 2, 3, 4]
+        serve(server, [revoked])
+        with pytest.raises(CoppiceError) as raised:
+            list(client.builds.follow(ID))
+        assert (raised.value.code, raised.value.detail) == ("unauthorized", "the key was revoked")
+
+
+def test_an_event_of_64_kib_of_control_characters_is_read(server: LoopbackServer) -> None:
+    data = "\x01" * 65_536
+    with server.client() as client:
+        serve(server, [{"type": "stdout", "seq": 1, "step": 0, "data": data}, {**EVENTS[3], "seq": 2}])
+        events = list(client.builds.follow(ID))
+        assert (events[0].data, events[1].type) == (data, "end")
+
+
+def test_attempts_to_continue_a_log_are_bounded(server: LoopbackServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("coppice._sync.image_builds.sleep", wait)
+    with server.client() as client:
+        serve(server, *([[]] * 9), builds=[RUNNING])
+        with pytest.raises(CoppiceError) as raised:
+            list(client.builds.follow(ID))
+        assert raised.value.code == "connection_failed"
+    assert (len(waits), len(lines_of_logs(server))) == (8, 9)
 
 
 def test_a_build_that_fails_is_an_error_with_the_reason(server: LoopbackServer) -> None:
@@ -104,7 +157,7 @@ def test_a_build_that_fails_is_an_error_with_the_reason(server: LoopbackServer) 
             (failed, reason),
             ({**failed, "status": "cancelled", "error": None}, "the build is cancelled"),
         ]:
-            serve(server, [{"type": "end", "seq": 1, "build": build}], build=build)
+            serve(server, [{"type": "end", "seq": 1, "build": build}], builds=[build])
             with pytest.raises(CoppiceError) as raised:
                 client.builds.run("app:1", from_="a:1", steps=[])
             assert (raised.value.code, raised.value.detail) == ("build_failed", detail)
@@ -130,6 +183,7 @@ def test_builds_are_found_listed_and_cancelled_and_contexts_and_images_have_call
         assert client.builds.cancel(ID).id == ID
         assert client.builds.upload_context(b"archive") == ID
         assert server.last.body == b"archive"
+        client.builds.delete_context("context0/1")
         server.answer_json([WIRE])
         assert [build.id for build in client.builds.list()] == [ID]
         server.answer_json({"image": "built/app:1", "deleted": True})
@@ -138,6 +192,7 @@ def test_builds_are_found_listed_and_cancelled_and_contexts_and_images_have_call
         f"GET /v1/images/builds/{ID}",
         f"DELETE /v1/images/builds/{ID}",
         "POST /v1/images/contexts",
+        "DELETE /v1/images/contexts/context0%2F1",
         "GET /v1/images/builds",
         "DELETE /v1/images?image=built%2Fapp%3A1",
     ]

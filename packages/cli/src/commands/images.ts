@@ -4,8 +4,8 @@ import { formatAge, formatBytes, formatMiB } from '../output/quantities.ts';
 import type { Column } from '../output/table.ts';
 import { action, addCommand, first } from '../calls/command-call.ts';
 import { shortenImage } from './list.ts';
-import { parseMiB, parsePair, whole } from '../calls/parse-values.ts';
-import { buildFromDirectory } from '../images/build-image.ts';
+import { parseMiB, whole } from '../calls/parse-values.ts';
+import { addBuildCommands } from './image-builds.ts';
 
 const COLUMNS: readonly Column<ImageInfo>[] = [
   { head: 'IMAGE', text: ({ image }) => shortenImage(image) },
@@ -53,70 +53,8 @@ export function addImages(program: Command): void {
         await call.out.result(built, `${built.image} is ${built.status}`);
       }),
     );
-  addBuild(images);
+  addBuildCommands(images);
   addRemove(images);
-}
-
-interface BuildImageOptions extends PrepareOptions {
-  file?: string;
-  tag: string;
-  buildArg?: Record<string, string>;
-  networkProfile?: string;
-  cache: boolean;
-  timeout?: number;
-}
-
-function addBuild(images: Command): void {
-  addCommand(images, {
-    syntax: 'build <directory>',
-    summary: 'builds an image from a Dockerfile, in a sandbox',
-    details:
-      'The files of the directory are uploaded, except those that its .dockerignore names. The log goes to standard error.',
-    examples: [
-      'coppice images build -t app:1 .',
-      'coppice images build -f Dockerfile.dev -t app:dev --build-arg V=2 .',
-    ],
-  })
-    .option('-f, --file <path>', 'the Dockerfile; by default that of the directory')
-    .requiredOption(
-      '-t, --tag <name>',
-      'name of the image, such as app:1; sandboxes are created from built/app:1',
-    )
-    .option('--build-arg <key=value>', 'value of an ARG of the Dockerfile; may be repeated', parsePair)
-    .option('--cpus <count>', 'virtual CPUs of the sandbox of the build', whole(1))
-    .option('--mem <size>', 'memory of that sandbox, such as 2g', parseMiB)
-    .option('--disk-size <size>', 'scratch disk of that sandbox', parseMiB)
-    .option('--network-profile <name>', 'network profile of that sandbox')
-    .option('--no-cache', 'runs all steps, also those that an earlier build has run')
-    .option('--timeout <seconds>', 'the build fails after this time', whole(1))
-    .action(
-      action<BuildImageOptions>(async (call) => {
-        const {
-          file,
-          tag,
-          buildArg = {},
-          cpus,
-          mem,
-          diskSize,
-          networkProfile,
-          cache,
-          timeout,
-        } = call.options;
-        const built = await buildFromDirectory({
-          client: call.connect(),
-          out: call.out,
-          directory: first(call),
-          file,
-          name: tag,
-          buildArgs: buildArg,
-          shape: { vcpus: cpus, memMiB: mem, diskMiB: diskSize },
-          networkProfile,
-          noCache: !cache,
-          timeout,
-        });
-        await call.out.result(built, built.image ?? built.name);
-      }),
-    );
 }
 
 function addRemove(images: Command): void {

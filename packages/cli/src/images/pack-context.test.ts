@@ -1,17 +1,29 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { test } from 'node:test';
-import { parseIgnoreFile } from './ignore-file.ts';
+import { test, type TestContext } from 'node:test';
+import { IgnoreRules, parseIgnoreFile } from './ignore-file.ts';
 import { packContext } from './pack-context.ts';
 
-test('GNU tar reads the archive; .dockerignore leaves files out, and its exceptions bring some back', async (context) => {
+/** Makes a directory that is removed after the test. */
+function makeDirectory(context: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), 'coppice-context-'));
   context.after(() => rmSync(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+async function pack(directory: string, rules: IgnoreRules): Promise<{ archive: Buffer; names: string[] }> {
+  const archive = await buffer(Readable.from(packContext(directory, rules)));
+  const list = execFileSync('tar', ['-tf', '-'], { input: archive, encoding: 'utf8' });
+  return { archive, names: list.trim().split('\n') };
+}
+
+test('GNU tar reads the archive; .dockerignore leaves files out, and its exceptions bring some back', async (context) => {
+  const directory = makeDirectory(context);
   const long = `${'deep-'.repeat(30)}name.txt`;
   mkdirSync(join(directory, 'src', 'sub'), { recursive: true });
   mkdirSync(join(directory, 'node_modules', 'kept'), { recursive: true });
@@ -21,11 +33,12 @@ test('GNU tar reads the archive; .dockerignore leaves files out, and its excepti
   writeFileSync(join(directory, 'node_modules', 'dropped.js'), 'd');
   writeFileSync(join(directory, 'node_modules', 'kept', 'k.js'), 'k');
   symlinkSync('main.js', join(directory, 'src', 'link'));
-  writeFileSync(join(directory, '.dockerignore'), '# comment\nnode_modules\n!node_modules/kept\n**/*.log\n');
-  const archive = await buffer(Readable.from(packContext(directory)));
-  const names = execFileSync('tar', ['-tf', '-'], { input: archive, encoding: 'utf8' }).trim().split('\n');
+  writeFileSync(join(directory, '.dockerignore'), '');
+  const rules = parseIgnoreFile('# comment\nnode_modules\n!node_modules/kept\n**/*.log\n', '.dockerignore');
+  const { archive, names } = await pack(directory, rules);
   assert.deepEqual(names, [
     '.dockerignore',
+    'node_modules/',
     'node_modules/kept/',
     'node_modules/kept/k.js',
     'src/',
@@ -38,18 +51,26 @@ test('GNU tar reads the archive; .dockerignore leaves files out, and its excepti
   assert.equal(content, 'long');
 });
 
-test('rules of .dockerignore are as in Docker', () => {
-  for (const [rules, ignored, kept] of [
-    ['*.md', ['a.md'], ['d/a.md', 'md']],
-    ['**/*.md', ['a.md', 'd/e/a.md'], ['a.mdx']],
-    ['d', ['d', 'd/e/f'], ['dd', 'x/d']],
-    ['/d/', ['d', 'd/x'], ['x/d']],
-    ['*\n!keep', ['a', 'd/x'], ['keep', 'keep/x']],
-    ['d/?', ['d/x'], ['d/xy']],
-    ['a/**/z', ['a/z', 'a/b/c/z'], ['z', 'a/zz']],
-  ] as const) {
-    const { isIgnored } = parseIgnoreFile(rules);
-    for (const path of ignored) assert.equal(isIgnored(path), true, `${rules}: ${path}`);
-    for (const path of kept) assert.equal(isIgnored(path), false, `${rules}: ${path}`);
-  }
+test('an ignored directory is read only if an exception may lead into it, and packed only for a file in it', async (context) => {
+  const directory = makeDirectory(context);
+  for (const path of ['a/x/kept', 'b/x/other', 'c/y']) mkdirSync(join(directory, path), { recursive: true });
+  for (const path of ['a/x/kept/file', 'b/x/other/file', 'c/y/file'])
+    writeFileSync(join(directory, path), '');
+  chmodSync(join(directory, 'a', 'x'), 0o711);
+  const rules = parseIgnoreFile('*\n!*/x/kept/file', '.dockerignore');
+  const judge = context.mock.method(rules, 'judge');
+  const { archive, names } = await pack(directory, rules);
+  assert.deepEqual(names, ['a/', 'a/x/', 'a/x/kept/', 'a/x/kept/file']);
+  const modes = execFileSync('tar', ['-tvf', '-', 'a/x/'], { input: archive, encoding: 'utf8' });
+  assert.match(modes, /^drwx--x--x/u);
+  const judged = judge.mock.calls.map(({ arguments: [path] }) => path);
+  assert.deepEqual(judged, ['a', 'a/x', 'a/x/kept', 'a/x/kept/file', 'b', 'b/x', 'b/x/other', 'c', 'c/y']);
+});
+
+test('the Dockerfile and the .dockerignore belong to the context unless they are listed', async (context) => {
+  const directory = makeDirectory(context);
+  for (const name of ['Dockerfile', '.dockerignore', 'a']) writeFileSync(join(directory, name), '');
+  assert.deepEqual((await pack(directory, new IgnoreRules([]))).names, ['.dockerignore', 'Dockerfile', 'a']);
+  const rules = parseIgnoreFile('Dockerfile\n.dockerignore', '.dockerignore');
+  assert.deepEqual((await pack(directory, rules)).names, ['a']);
 });

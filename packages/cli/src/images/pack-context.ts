@@ -1,41 +1,58 @@
 /** Packs the files of a directory that a build may copy, as a tar archive (PAX). */
 import { createReadStream, type Stats } from 'node:fs';
-import { lstat, readdir, readFile, readlink } from 'node:fs/promises';
+import { lstat, readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseIgnoreFile, type IgnoreRules } from './ignore-file.ts';
+import type { IgnoreRules, Verdict } from './ignore-file.ts';
 
 const BLOCK_BYTES = 512;
-const NO_RULES: IgnoreRules = { isIgnored: () => false, hasExceptions: false };
+
+/** A directory that is being packed. */
+interface Directory {
+  /** Relative to the context; empty for the context itself. */
+  path: string;
+  found: Stats;
+  verdict: Verdict;
+  above: Directory | undefined;
+  isPacked: boolean;
+}
 
 /** Yields the archive. Symbolic links stay links; sockets, pipes and devices are left out. */
-export async function* packContext(directory: string): AsyncGenerator<Buffer> {
-  const rules = await readRules(directory);
-  yield* packBelow(directory, '', rules);
+export async function* packContext(directory: string, rules: IgnoreRules): AsyncGenerator<Buffer> {
+  yield* packBelow(directory, { above: undefined, rules });
   yield Buffer.alloc(2 * BLOCK_BYTES);
 }
 
-async function readRules(directory: string): Promise<IgnoreRules> {
-  try {
-    return parseIgnoreFile(await readFile(join(directory, '.dockerignore'), 'utf8'));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return NO_RULES;
-    throw error;
+interface Place {
+  /** Undefined for the context itself. */
+  above: Directory | undefined;
+  rules: IgnoreRules;
+}
+
+async function* packBelow(context: string, { above, rules }: Place): AsyncGenerator<Buffer> {
+  for (const name of (await readdir(join(context, above?.path ?? ''))).toSorted()) {
+    const path = above === undefined ? name : `${above.path}/${name}`;
+    const full = join(context, path);
+    const found = await lstat(full);
+    const verdict = rules.judge(path, above?.verdict);
+    if (found.isDirectory()) {
+      const directory = { path, found, verdict, above, isPacked: false };
+      if (!verdict.isIgnored) yield* packDirectory(directory);
+      if (!verdict.isIgnored || rules.hasExceptionsBelow(path))
+        yield* packBelow(context, { above: directory, rules });
+    } else if (!verdict.isIgnored) {
+      if (above !== undefined) yield* packDirectory(above);
+      if (found.isSymbolicLink()) yield* packHead(path, found, { type: '2', link: await readlink(full) });
+      else if (found.isFile()) yield* packFile(full, path, found);
+    }
   }
 }
 
-async function* packBelow(directory: string, relative: string, rules: IgnoreRules): AsyncGenerator<Buffer> {
-  for (const name of (await readdir(directory)).toSorted()) {
-    const path = relative === '' ? name : `${relative}/${name}`;
-    const full = join(directory, name);
-    const found = await lstat(full);
-    const isIgnored = rules.isIgnored(path);
-    if (found.isDirectory()) {
-      if (!isIgnored) yield* packHead(`${path}/`, found, { type: '5' });
-      if (!isIgnored || rules.hasExceptions) yield* packBelow(full, path, rules);
-    } else if (isIgnored) continue;
-    else if (found.isSymbolicLink()) yield* packHead(path, found, { type: '2', link: await readlink(full) });
-    else if (found.isFile()) yield* packFile(full, path, found);
-  }
+/** Packs a directory and those above it, once. An ignored one is packed for the sake of a file in it, as in Docker. */
+function* packDirectory(directory: Directory): Generator<Buffer> {
+  if (directory.isPacked) return;
+  directory.isPacked = true;
+  if (directory.above !== undefined) yield* packDirectory(directory.above);
+  yield* packHead(`${directory.path}/`, directory.found, { type: '5' });
 }
 
 async function* packFile(full: string, path: string, found: Stats): AsyncGenerator<Buffer> {

@@ -108,7 +108,7 @@ export const STEPS_FIELDS = {
     .boolean({ error: 'must be true or false' })
     .default(false)
     .describe(
-      'Of a build: if true, all steps run. By default, a build begins with what the longest prefix of its steps left in an earlier build of your organization.',
+      'Of a build: if true, all steps run. By default, a build begins with what the longest prefix of its steps left in an earlier build of your team with the same network policy and services of credentials.',
     ),
   timeout: boundedInt(1, MAX_BUILD_TIMEOUT_S, 'seconds')
     .default(DEFAULT_BUILD_TIMEOUT_S)

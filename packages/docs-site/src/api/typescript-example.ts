@@ -103,6 +103,7 @@ const METHODS: Readonly<Record<string, readonly [file: string, method: string]>>
   cancelImageBuild: ['image-builds.ts', 'cancel'],
   getImageBuildLog: ['image-builds.ts', 'follow'],
   uploadBuildContext: ['image-builds.ts', 'uploadContext'],
+  deleteBuildContext: ['image-builds.ts', 'deleteContext'],
   putRegistry: ['registries.ts', 'set'],
   listRegistries: ['registries.ts', 'list'],
   deleteRegistry: ['registries.ts', 'delete'],

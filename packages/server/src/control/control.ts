@@ -106,6 +106,7 @@ export async function startControl(
   const own = { region, dataDir, diskReserveMiB, limits, creditCents };
   const base = { ...storage, ...own, runner, objects, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
+  await live.link.start();
   const gate = new Gate(lease);
   let address = '';
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);

@@ -26,7 +26,10 @@ import { NamedSecrets } from './egress/named-secrets/named-secrets.ts';
 import { SecretValues } from './egress/named-secrets/secret-values.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { BuildContexts } from './image-builds/build-contexts.ts';
+import { BuildKeeper } from './image-builds/build-keeper.ts';
+import { BuildSandboxes } from './image-builds/build-sandboxes.ts';
 import { BuildStore } from './image-builds/build-store.ts';
+import { CommitTurns } from './image-builds/commit-turns.ts';
 import { ImageBuilds, type ImageBuildsParts } from './image-builds/image-builds.ts';
 import { StepCache } from './image-builds/step-cache.ts';
 import { BuiltImages } from './images/built-images.ts';
@@ -70,7 +73,7 @@ export interface SandboxesBase {
   log: Logger;
 }
 
-/** Loads the live sandboxes and builds the link that reconciles them with the runner. The link is started. */
+/** Loads the live sandboxes and builds the link that reconciles them with the runner. The link is not started yet. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
   const { db, runner, secrets, region, limits, creditCents, clock, metrics, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
@@ -80,7 +83,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const store = new SandboxStore(db);
   const registries = openRegistries(base);
   const imageUses = new ImageUses(db, log);
-  const builtImages = new BuiltImages({ db, runner: runner.images, log });
+  const { organizationAudit } = base;
+  const builtImages = new BuiltImages({ db, audit: organizationAudit, runner: runner.images, clock, log });
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const { named, ...egress } = openEgress(base, audit, (id) => drivers.find(id));
@@ -117,7 +121,6 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
-  await link.start();
   const built = await openBuilds(base, { images: builtImages, registries, sandboxes, commands }, stack);
   const billing = new Billing({ db, clock, credit });
   const kept = { ...named, ...built, audit, auditStore, teamSecrets, imageUses, builtImages };
@@ -129,23 +132,28 @@ interface BuildRecords {
   contexts: BuildContexts;
   imageBuilds: ImageBuilds;
   /** For the hourly removal of what is old. */
-  purged: readonly [BuildStore, StepCache];
+  purged: readonly { purge: () => Promise<void> }[];
 }
 
-/** Ends what builds of a killed control have left. */
+interface BuildsBase extends Pick<ImageBuildsParts, 'images' | 'registries' | 'commands'> {
+  sandboxes: Sandboxes;
+}
+
+/** Ends the builds that a killed control has left, and begins to clean up after builds. */
 async function openBuilds(
-  { db, dataDir, diskReserveMiB, runner, limits, clock, log }: SandboxesBase,
-  parts: Pick<ImageBuildsParts, 'images' | 'registries' | 'sandboxes' | 'commands'>,
+  { db, organizationAudit, dataDir, diskReserveMiB, runner, limits, clock, log }: SandboxesBase,
+  { sandboxes: all, ...parts }: BuildsBase,
   stack: AsyncDisposableStack,
 ): Promise<BuildRecords> {
   const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts'), { diskReserveMiB }));
-  const buildStore = new BuildStore(db);
+  const store = new BuildStore(db, organizationAudit);
+  const sandboxes = new BuildSandboxes(all);
   const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock });
-  const imageBuilds = stack.use(
-    new ImageBuilds({ ...parts, store: buildStore, cache, contexts, runner, limits, clock, log }),
-  );
-  await imageBuilds.recover();
-  return { contexts, imageBuilds, purged: [buildStore, cache] };
+  const keeper = stack.use(new BuildKeeper({ store, images: parts.images, sandboxes, clock, log }));
+  const shared = { store, cache, contexts, sandboxes, keeper, turns: new CommitTurns() };
+  const imageBuilds = stack.use(new ImageBuilds({ ...parts, ...shared, runner, limits, clock, log }));
+  await keeper.start();
+  return { contexts, imageBuilds, purged: [store, cache, keeper] };
 }
 
 function openRegistries({ db, organizationAudit: audit, secrets, log }: SandboxesBase): Registries {

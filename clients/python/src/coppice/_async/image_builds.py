@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from coppice._async.runtime import Content, sleep
@@ -12,10 +13,12 @@ from coppice._core.call import Call, create_call
 from coppice._core.image_builds import (
     BUILD_LOG_SILENCE_S,
     BUILDS_PATH,
+    CONTEXTS_PATH,
     MAX_BUILD_EVENT_LENGTH,
     BuildEvent,
     BuildStep,
     build_path,
+    context_path,
     parse_build,
     parse_build_event,
     require_done,
@@ -23,7 +26,7 @@ from coppice._core.image_builds import (
 )
 from coppice._core.paths import build_query
 from coppice._core.records import parse_list
-from coppice._core.retry import Persistence
+from coppice._core.retry import MAX_DELAY_S, Persistence
 from coppice.errors import CoppiceError
 from coppice.models import ImageBuildInfo
 
@@ -133,8 +136,16 @@ class AsyncImageBuilds:
         Example:
             context = await client.builds.upload_context(Path("context.tar").read_bytes())
         """
-        call = Call(method="POST", path="/v1/images/contexts", idempotent=False)
+        call = Call(method="POST", path=CONTEXTS_PATH, idempotent=False)
         return await send_content(self._transport, call, content, lambda answer: str(answer["id"]))
+
+    async def delete_context(self, id: str) -> None:
+        """Removes a context that no build uses. It makes room for another: the service keeps only some.
+
+        Example:
+            await client.builds.delete_context(context)
+        """
+        await self._transport.call_empty(Call(method="DELETE", path=context_path(id), idempotent=True))
 
     async def get(self, id: str) -> ImageBuildInfo:
         """Gets a build.
@@ -164,7 +175,7 @@ class AsyncImageBuilds:
         return await self._transport.call_json(call, parse_build)
 
     async def follow(self, id: str, *, after: int = 0) -> AsyncIterator[BuildEvent]:
-        """Yields the log of a build to its end, and continues where it broke off.
+        """Yields the log of a build to its end, and continues after lost connections, without loss or repetition.
 
         `after` is the `seq` of the last event that you have.
 
@@ -173,8 +184,10 @@ class AsyncImageBuilds:
                 print(event.text or event.data or "")
         """
         persistence = Persistence()
+        ended: ImageBuildInfo | None = None
         while True:
             call = _log_call(id, after, stall_s=max(BUILD_LOG_SILENCE_S, self._transport.timeout_s))
+            started_s = time.monotonic()
             try:
                 async with await self._transport.call_stream(call) as stream:
                     async for text in stream.events(MAX_BUILD_EVENT_LENGTH):
@@ -184,8 +197,18 @@ class AsyncImageBuilds:
                         yield event
                         if event.type == "end":
                             return
-                raise CoppiceError(f"{call.label}: the log has no end", status=0, code="connection_failed")
+                if ended is not None:
+                    yield BuildEvent(type="end", seq=after + 1, build=ended)
+                    return
+                build = await self.get(id)
+                if build.ended_at is not None:
+                    # Events may have come between the end of the log and that of the build.
+                    ended = build
+                    continue
+                raise CoppiceError(f"{call.label}: the log ended before the build", status=0, code="connection_failed")
             except CoppiceError as error:
+                if time.monotonic() - started_s > MAX_DELAY_S:
+                    persistence.note_progress()
                 delay_s = persistence.next_delay_s(error)
             await sleep(delay_s)
 

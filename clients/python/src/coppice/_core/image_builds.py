@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from coppice._core.frames import parse_frame
 from coppice._core.paths import encode_segment
 from coppice._core.records import parse_record
 from coppice.errors import CoppiceError
 from coppice.models import ImageBuildInfo
 
 BUILDS_PATH = "/v1/images/builds"
+CONTEXTS_PATH = "/v1/images/contexts"
 MAX_BUILD_EVENT_LENGTH = 2**20
-"""In characters."""
+"""In characters. An event has at most 64 KiB of output, which JSON can make six times as long."""
 BUILD_LOG_SILENCE_S = 60.0
 """The service sends an event or a comment at least every 15 s."""
 
@@ -83,10 +84,15 @@ def build_path(build_id: str) -> str:
     return f"{BUILDS_PATH}/{encode_segment(build_id, 'the id of the build')}"
 
 
+def context_path(context_id: str) -> str:
+    return f"{CONTEXTS_PATH}/{encode_segment(context_id, 'the id of the context')}"
+
+
 def parse_build_event(text: str, label: str) -> BuildEvent:
-    """Parses the data of one event. Raises `CoppiceError`."""
+    """Parses the data of one event. Raises `CoppiceError`, also for an event that says that the log has failed."""
+    frame = parse_frame(text, label, 200)
     try:
-        event = _parse_event(json.loads(text))
+        event = _parse_event(frame)
     except (TypeError, ValueError, RecursionError) as error:
         raise invalid_log(label, error) from error
     if event.type == "end" and event.build is None:

@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import builtins
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from coppice._core.call import Call, create_call
 from coppice._core.image_builds import (
     BUILD_LOG_SILENCE_S,
     BUILDS_PATH,
+    CONTEXTS_PATH,
     MAX_BUILD_EVENT_LENGTH,
     BuildEvent,
     BuildStep,
     build_path,
+    context_path,
     parse_build,
     parse_build_event,
     require_done,
@@ -21,7 +24,7 @@ from coppice._core.image_builds import (
 )
 from coppice._core.paths import build_query
 from coppice._core.records import parse_list
-from coppice._core.retry import Persistence
+from coppice._core.retry import MAX_DELAY_S, Persistence
 from coppice._sync.runtime import Content, sleep
 from coppice._sync.transport import Transport
 from coppice._sync.upload import send_content
@@ -134,8 +137,16 @@ class ImageBuilds:
         Example:
             context = client.builds.upload_context(Path("context.tar").read_bytes())
         """
-        call = Call(method="POST", path="/v1/images/contexts", idempotent=False)
+        call = Call(method="POST", path=CONTEXTS_PATH, idempotent=False)
         return send_content(self._transport, call, content, lambda answer: str(answer["id"]))
+
+    def delete_context(self, id: str) -> None:
+        """Removes a context that no build uses. It makes room for another: the service keeps only some.
+
+        Example:
+            client.builds.delete_context(context)
+        """
+        self._transport.call_empty(Call(method="DELETE", path=context_path(id), idempotent=True))
 
     def get(self, id: str) -> ImageBuildInfo:
         """Gets a build.
@@ -165,7 +176,7 @@ class ImageBuilds:
         return self._transport.call_json(call, parse_build)
 
     def follow(self, id: str, *, after: int = 0) -> Iterator[BuildEvent]:
-        """Yields the log of a build to its end, and continues where it broke off.
+        """Yields the log of a build to its end, and continues after lost connections, without loss or repetition.
 
         `after` is the `seq` of the last event that you have.
 
@@ -174,8 +185,10 @@ class ImageBuilds:
                 print(event.text or event.data or "")
         """
         persistence = Persistence()
+        ended: ImageBuildInfo | None = None
         while True:
             call = _log_call(id, after, stall_s=max(BUILD_LOG_SILENCE_S, self._transport.timeout_s))
+            started_s = time.monotonic()
             try:
                 with self._transport.call_stream(call) as stream:
                     for text in stream.events(MAX_BUILD_EVENT_LENGTH):
@@ -185,8 +198,18 @@ class ImageBuilds:
                         yield event
                         if event.type == "end":
                             return
-                raise CoppiceError(f"{call.label}: the log has no end", status=0, code="connection_failed")
+                if ended is not None:
+                    yield BuildEvent(type="end", seq=after + 1, build=ended)
+                    return
+                build = self.get(id)
+                if build.ended_at is not None:
+                    # Events may have come between the end of the log and that of the build.
+                    ended = build
+                    continue
+                raise CoppiceError(f"{call.label}: the log ended before the build", status=0, code="connection_failed")
             except CoppiceError as error:
+                if time.monotonic() - started_s > MAX_DELAY_S:
+                    persistence.note_progress()
                 delay_s = persistence.next_delay_s(error)
             sleep(delay_s)
 

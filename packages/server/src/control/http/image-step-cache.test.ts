@@ -3,6 +3,11 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import { layOutTar } from '../testing/tar-of-files.ts';
+import { BuiltImages } from '../images/built-images.ts';
+import { RunnerClient } from '../placement/runner-client.ts';
+import { RunnerConnection } from '../placement/runner-connection.ts';
+import { SYSTEM_CLOCK } from '../time/clock.ts';
+import { openOrganizationAudit } from '../testing/organization-log.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 
 const BUILD = '/v1/images/build';
@@ -263,33 +268,34 @@ test('a deleted image is gone from the cache, too', async () => {
   assert.deepEqual((await build({ steps, name: 'deleted:1' })).cached, [false]);
 });
 
-test('a start removes the images of the runner that neither a name nor a cached step stands for', async () => {
-  const steps = runs('swept one', 'swept two');
-  await build({ steps, name: 'swept:1' });
-  const { built } = harness.runner;
-  const stored = [...built.made.values()];
-  const orphan = `sha256:${'9'.repeat(64)}`;
-  harness.runner.images = [...stored.map(({ digest }) => digest), orphan].map((digest) => ({
-    image: `built/image@${digest}`,
-    digest,
-    size_bytes: 1000,
-    prepared_at: '2026-01-01T00:00:00.000Z',
-    status: 'ready',
-    shapes: [],
-    owner: 'some',
-  }));
-  const released = built.released.length;
-  await harness.stopControl();
-  await harness.startControl();
-  await waitFor('the sweep', () => built.released.includes(orphan));
-  const { commits } = built;
-  const lastTwo = new Set(
-    [commits.length - 1, commits.length].map((number) => `sha256:${String(number).padStart(64, '0')}`),
-  );
+test('images that the database does not know may be evicted, and are not removed', async () => {
+  const steps = runs('known one', 'known two');
+  await build({ steps, name: 'known:1' });
+  const { built, socketPath } = harness.runner;
+  const known = [...built.made.values()].filter(({ isKept }) => isKept);
+  const unknown = `sha256:${'9'.repeat(64)}`;
+  const busy = `sha256:${'8'.repeat(64)}`;
+  const config = { env: {}, user: '', workdir: '' };
+  const image = {
+    size_bytes: 1,
+    organization: 'org1',
+    config,
+    isKept: true,
+    isLinked: false,
+    isReleased: false,
+  };
+  built.made.set(unknown, { ...image, digest: unknown, build: 'build1' });
+  built.made.set(busy, { ...image, digest: busy, build: 'build2' });
+  await using db = harness.openDatabase();
+  using connection = new RunnerConnection(socketPath, harness.log);
+  const runner = new RunnerClient(connection).images;
+  const audit = openOrganizationAudit(harness);
+  const images = new BuiltImages({ db, audit, runner, clock: SYSTEM_CLOCK, log: harness.log });
+  await images.exposeUnknown((id) => id === 'build2');
+  assert.equal(built.made.get(unknown)?.isKept, false);
+  assert.equal(built.made.get(busy)?.isKept, true, 'its build runs');
   assert.deepEqual(
-    built.released.slice(released).filter((digest) => lastTwo.has(digest)),
-    [],
+    known.map(({ digest }) => built.made.get(digest)?.isKept),
+    known.map(() => true),
   );
-  harness.runner.images = [];
-  assert.deepEqual((await build({ steps, name: 'swept:1' })).cached, [true, true]);
 });

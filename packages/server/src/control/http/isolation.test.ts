@@ -42,7 +42,6 @@ let strangersKey = '';
 /** The victim's values of path parameters. */
 const ids: Record<string, string> = {
   port: '80',
-  build: `build${'0'.repeat(20)}`,
   disk: 'named',
   name: 'named',
   diskSnapshot: 'named',
@@ -130,7 +129,9 @@ async function fill(owner: AccountClient): Promise<void> {
   const delivery = (await call('POST', `/v1/webhooks/${webhook}/test`, undefined)).id;
   const raw = layOutTar([{ path: MARK, content: MARK }]);
   ids['context'] = (await harness.call('POST', '/v1/images/contexts', { apiKey, raw })).body.id;
-  Object.assign(ids, { webhook, delivery });
+  const steps = { from: 'node:22-slim', name: 'of-victim:1', steps: [{ run: MARK }], detached: true };
+  const build = (await call('POST', '/v1/images/build', steps)).id;
+  Object.assign(ids, { webhook, delivery, build });
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, previewId: preview.id, apiKey });
   ids['command'] = command.id;
   Object.assign(ids, { organization: owner.organizationId, team: owner.teamId, member: owner.id });

@@ -3,32 +3,37 @@
  * any other:
  *
  *   row ─► create the sandbox from the image ─► steps, one after another ─► the runner makes an image of its files
- *       ─► name and end of the build, in one transaction ─► destroy the sandbox
+ *       ─► destroy the sandbox ─► name and end of the build, in one transaction
  *
- * The row names the sandbox before it exists. So a control that was killed finds at its next start which sandboxes to
- * destroy and which builds have failed. An image that no name stands for is removed by the same sweep.
+ * The row names the sandbox before it exists, and the runner knows the build of each image. So the keeper finds what a build
+ * has left, whatever ended it.
  */
 import { EventEmitter, once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   AppError,
   MAX_BUILD_EVENTS,
   MAX_BUILD_STEPS,
+  type AuditActor,
   type BuildImageRequest,
   type ImageBuild,
   type ImageBuildEvent,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { newId } from '../../lib/new-id.ts';
+import { stretched, withDeadline } from '../../lib/waiting/deadline.ts';
 import type { Owner } from '../accounts/organizations/organization-store.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import { parseBuiltName, type BuiltImages } from '../images/built-images.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import { newSandboxId } from '../sandbox/record/ids.ts';
-import type { RequestedEgress, Sandboxes } from '../sandbox/sandboxes.ts';
+import type { RequestedEgress } from '../sandbox/sandboxes.ts';
 import type { Clock } from '../time/clock.ts';
 import type { BuildContexts } from './build-contexts.ts';
+import type { BuildKeeper } from './build-keeper.ts';
 import { BuildLog } from './build-log.ts';
+import type { BuildSandboxes } from './build-sandboxes.ts';
 import { buildBuildRecord, type BuildEnd, type BuildStore } from './build-store.ts';
 import { parseDockerfile } from './dockerfile.ts';
 import { roomOf, runBuild, type BuildParts, type Built, type Plan, type Work } from './run-build.ts';
@@ -37,21 +42,27 @@ import { roomOf, runBuild, type BuildParts, type Built, type Plan, type Work } f
 const MAX_RUNNING = 8;
 /** A follower looks again after this time, also without a notice. */
 const FOLLOW_MS = 5000;
-const DESTROY_PATIENCE_MS = 60_000;
-/** At a start, which waits for it. */
-const RECOVERY_PATIENCE_MS = 10_000;
+/** How long the end of a build waits for its sandbox to be destroyed. The keeper goes on. */
+const DESTROY_DEADLINE_MS = 20_000;
+/** Pauses between the attempts to record the end of a build. */
+const END_RETRY_DELAYS_MS = [500, 2000, 8000];
+/** How long a shutdown waits for builds to end. The next start ends the others. */
+const CLOSE_DEADLINE_MS = 15_000;
 
 export interface ImageBuildsParts extends BuildParts {
   store: BuildStore;
   images: BuiltImages;
   contexts: BuildContexts;
-  sandboxes: Pick<Sandboxes, 'create' | 'getDriver'>;
+  sandboxes: BuildSandboxes;
+  keeper: BuildKeeper;
   clock: Pick<Clock, 'wallMs'>;
   log: Logger;
 }
 
 export interface StartBuild {
   owner: Owner;
+  reach: Reach;
+  by: AuditActor;
   /** From {@link newBuildId}. */
   id: string;
   request: BuildImageRequest;
@@ -67,7 +78,14 @@ const BUILD_ID = /^build[0-9a-f]{20}$/u;
 interface Running {
   organizationId: string;
   stop: AbortController;
-  done: Promise<void>;
+  /** Resolves when the build has ended. */
+  done: PromiseWithResolvers<void>;
+}
+
+interface CarriedOut extends Work {
+  by: AuditActor;
+  /** Fires when the build is cancelled or the service stops. */
+  signal: AbortSignal;
 }
 
 export class ImageBuilds implements AsyncDisposable {
@@ -80,69 +98,17 @@ export class ImageBuilds implements AsyncDisposable {
     this.#parts = parts;
   }
 
-  /** Fails the builds that a killed control has left, destroys their sandboxes, and removes images without a name. */
-  async recover(): Promise<void> {
-    const { store, log } = this.#parts;
-    const interrupted = async (build: ImageBuildTable): Promise<void> => {
-      await this.#destroySandbox(build, RECOVERY_PATIENCE_MS);
-      const error = new AppError(
-        'unavailable',
-        'the service was restarted in the middle of the build; build again',
-      );
-      await this.#end(build, { state: 'failed', error_code: error.code, error_message: error.message });
-      log.warn({ build: build.id }, 'a build was interrupted by a restart');
-    };
-    await Promise.all((await store.listRunning()).map(interrupted));
-    await this.#sweepImages();
-  }
-
   /** Resolves when the build is recorded and runs. Throws when it cannot begin. */
-  async start({ owner, id, request, egress }: StartBuild): Promise<ImageBuild> {
-    const { store, images, clock } = this.#parts;
-    const { organizationId, teamId } = owner;
-    const plan = planBuild(request);
-    if (this.#isClosing) throw new AppError('unavailable', 'the service is shutting down');
-    const { name } = parseBuiltName(request.name ?? '');
-    const { context: contextId } = request;
-    const context =
-      contextId === undefined ? undefined : this.#parts.contexts.take(organizationId, contextId);
-    using refused = new DisposableStack();
-    refused.defer(() => context?.giveBack());
-    const running = [...this.#running.values()].filter((build) => build.organizationId === organizationId);
-    if (running.length >= MAX_RUNNING)
-      throw new AppError('capacity', `your organization runs ${MAX_RUNNING} builds; wait for one to end`);
-    await images.pin(organizationId, plan.from);
-    await roomOf(images, organizationId);
-    const row = {
-      id,
-      organization_id: organizationId,
-      team_id: teamId,
-      name,
-      base: plan.from,
-      sandbox_id: newSandboxId(),
-      steps: plan.steps.length,
-      created_at: clock.wallMs(),
-    };
-    const stop = new AbortController();
-    const entry: Running = { organizationId, stop, done: Promise.resolve() };
-    this.#running.set(id, entry);
+  async start(start: StartBuild): Promise<ImageBuild> {
+    const plan = planBuild(start.request);
+    const { name } = parseBuiltName(start.request.name ?? '');
+    const entry = this.#enter(start);
     try {
-      await store.insert(row);
+      return await this.#begin(start, { plan, name, entry });
     } catch (error) {
-      this.#running.delete(id);
+      this.#leave(start.id);
       throw error;
     }
-    const build = await this.#require({ organizationId, onlyTeamId: null }, id);
-    refused.move();
-    entry.done = this.#carryOut(build, { request, plan, context, egress, signal: stop.signal })
-      .catch((error: unknown) =>
-        this.#parts.log.error({ err: error, build: id }, 'a build could not be ended'),
-      )
-      .finally(() => {
-        this.#running.delete(id);
-        void context?.[Symbol.asyncDispose]();
-      });
-    return buildBuildRecord(build);
   }
 
   async get(reach: Reach, id: string): Promise<ImageBuild> {
@@ -164,7 +130,7 @@ export class ImageBuilds implements AsyncDisposable {
     await this.#require(reach, id);
     const running = this.#running.get(id);
     running?.stop.abort(new Cancelled());
-    await running?.done;
+    await running?.done.promise;
     return this.get(reach, id);
   }
 
@@ -202,14 +168,74 @@ export class ImageBuilds implements AsyncDisposable {
     }
   }
 
-  /** Stops all builds, which fail, and resolves when their sandboxes are destroyed. */
+  /** Stops all builds, which fail, and resolves when their sandboxes are destroyed, or after a while. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosing = true;
-    for (const { stop } of this.#running.values())
-      stop.abort(
-        new AppError('unavailable', 'the service was stopped in the middle of the build; build again'),
-      );
-    await Promise.all([...this.#running.values()].map(({ done }) => done));
+    const running = [...this.#running.values()];
+    for (const { stop } of running) stop.abort(STOPPED);
+    const ended = Promise.all(running.map(({ done }) => done.promise));
+    await withDeadline('the end of the builds', CLOSE_DEADLINE_MS, ended).catch((error: unknown) =>
+      this.#parts.log.warn({ err: error }, 'builds are ended at the next start'),
+    );
+  }
+
+  /** Counts the build before anything is waited for, so that the limit holds for requests at the same time. */
+  #enter({ id, owner: { organizationId } }: StartBuild): Running {
+    if (this.#isClosing) throw STOPPED;
+    const running = [...this.#running.values()].filter((build) => build.organizationId === organizationId);
+    if (running.length >= MAX_RUNNING)
+      throw new AppError('capacity', `your organization runs ${MAX_RUNNING} builds; wait for one to end`);
+    const entry = { organizationId, stop: new AbortController(), done: Promise.withResolvers<void>() };
+    this.#running.set(id, entry);
+    return entry;
+  }
+
+  #leave(id: string): void {
+    this.#running.get(id)?.done.resolve();
+    this.#running.delete(id);
+  }
+
+  async #begin(
+    { owner, reach, by, id, request, egress }: StartBuild,
+    { plan, name, entry }: { plan: Plan; name: string; entry: Running },
+  ): Promise<ImageBuild> {
+    const { store, images, contexts, keeper, clock, log } = this.#parts;
+    const { organizationId, teamId } = owner;
+    const { context: contextId } = request;
+    const context = contextId === undefined ? undefined : contexts.take(organizationId, contextId);
+    using refused = new DisposableStack();
+    refused.defer(() => context?.giveBack());
+    await images.pin(organizationId, plan.from);
+    await images.checkName(reach, name);
+    await roomOf(images, organizationId);
+    entry.stop.signal.throwIfAborted();
+    const hold = keeper.hold(id);
+    const build = await store
+      .insert({
+        id,
+        organization_id: organizationId,
+        team_id: teamId,
+        team_only: reach.onlyTeamId !== null,
+        name,
+        base: plan.from,
+        sandbox_id: newSandboxId(),
+        steps: plan.steps.length,
+        created_at: clock.wallMs(),
+      })
+      .catch((error: unknown) => {
+        hold[Symbol.dispose]();
+        throw error;
+      });
+    refused.move();
+    const { signal } = entry.stop;
+    void this.#carryOut(build, { request, plan, context, egress, by, signal })
+      .catch((error: unknown) => log.error({ err: error, build: id }, 'the end of a build is not recorded'))
+      .finally(() => {
+        hold[Symbol.dispose]();
+        this.#leave(id);
+        void context?.[Symbol.asyncDispose]();
+      });
+    return buildBuildRecord(build);
   }
 
   async #notice(id: string, signal: AbortSignal): Promise<void> {
@@ -219,54 +245,71 @@ export class ImageBuilds implements AsyncDisposable {
     });
   }
 
-  async #carryOut(build: ImageBuildTable, how: Work & { signal: AbortSignal }): Promise<void> {
-    const log = new BuildLog({
-      buildId: build.id,
-      store: this.#parts.store,
-      onEvent: () => this.#notices.emit(build.id),
-    });
+  async #carryOut(build: ImageBuildTable, how: CarriedOut): Promise<void> {
+    const { store, keeper, images, sandboxes, log } = this.#parts;
+    const onEvents = (): void => void this.#notices.emit(build.id);
+    const buildLog = new BuildLog({ buildId: build.id, store, onEvents, log });
+    const { end, built } = await this.#run(build, how, buildLog);
+    const destroyed = sandboxes.destroy(build, AbortSignal.timeout(stretched(DESTROY_DEADLINE_MS)));
+    // The keeper tries again.
+    await Promise.allSettled([buildLog.close(), destroyed]);
+    // Before the end: who has read that may build again.
+    if (built?.key !== undefined) await this.#cache(build, built.key, built);
+    const { replaced } = await this.#end(build, end, how.by);
+    this.#notices.emit(build.id);
+    if (replaced !== undefined) await images.settle([replaced]);
+    await keeper.clean(build);
+    await store.trim(build.organization_id);
+  }
+
+  /** Never throws. */
+  async #run(
+    build: ImageBuildTable,
+    how: CarriedOut,
+    log: BuildLog,
+  ): Promise<{ end: BuildEnd; built?: Built }> {
     const timeoutMs = how.request.timeout * 1000;
     const deadline = AbortSignal.timeout(timeoutMs);
     const signal = AbortSignal.any([how.signal, deadline]);
-    let end: BuildEnd;
-    let built: Built | undefined;
     try {
       const deadlineMs = performance.now() + timeoutMs;
-      built = await runBuild(this.#parts, build, { ...how, signal, log, deadlineMs });
-      end = { state: 'done', digest: built.digest, size_bytes: built.size_bytes };
+      const built = await runBuild(this.#parts, build, { ...how, signal, log, deadlineMs });
+      return { end: { state: 'done', digest: built.digest, size_bytes: built.size_bytes }, built };
     } catch (error) {
-      end = describeFailure(how.signal.aborted ? how.signal.reason : error, {
-        timeoutS: deadline.aborted ? how.request.timeout : undefined,
-      });
-      if (end.error_code === 'internal')
+      const timeoutS = deadline.aborted ? how.request.timeout : undefined;
+      const end = describeFailure(how.signal.aborted ? how.signal.reason : error, { timeoutS });
+      if (end.state === 'failed' && end.error_code === 'internal')
         this.#parts.log.error({ err: error, build: build.id }, 'a build failed');
+      return { end };
     }
-    await log
-      .close()
-      .catch((error: unknown) =>
-        this.#parts.log.warn({ err: error, build: build.id }, 'the log of a build is not whole'),
-      );
-    await this.#destroySandbox(build);
-    await this.#end(build, end, built);
   }
 
-  async #end(build: ImageBuildTable, end: BuildEnd, built?: Built): Promise<void> {
-    const { store, images } = this.#parts;
-    const { replaced } = await this.#store(build, end);
-    const row = await this.#require({ organizationId: build.organization_id, onlyTeamId: null }, build.id);
-    // Before the event: who has read it may build again.
-    if (row.state === 'done' && built?.key !== undefined) await this.#cache(build, built.key, built);
-    const seq = (await store.lastSeq(build.id)) + 1;
-    await store.addEvent(build.id, seq, { type: 'end', build: buildBuildRecord(row) });
-    this.#notices.emit(build.id);
-    if (replaced !== undefined) await images.releaseReplaced(build.organization_id, replaced);
+  /** Records the end, also if the database is away for a moment. */
+  async #end(
+    build: ImageBuildTable,
+    end: BuildEnd,
+    by: AuditActor,
+  ): Promise<{ replaced: string | undefined }> {
+    for (const pauseMs of END_RETRY_DELAYS_MS) {
+      try {
+        return await this.#store(build, end, by);
+      } catch (error) {
+        this.#parts.log.warn({ err: error, build: build.id }, 'the end of a build is not recorded yet');
+        await delay(pauseMs);
+      }
+    }
+    return this.#store(build, end, by);
   }
 
-  /** Stores the end. A build has failed after all if its image was evicted or deleted before it got its name. */
-  async #store(build: ImageBuildTable, end: BuildEnd): Promise<{ replaced: string | undefined }> {
+  /** A build has failed after all if its image may not get its name, or was evicted before. */
+  async #store(
+    build: ImageBuildTable,
+    end: BuildEnd,
+    by: AuditActor,
+  ): Promise<{ replaced: string | undefined }> {
     const { store, images, clock } = this.#parts;
-    const finish = (how: BuildEnd) => store.end(build, how, clock.wallMs());
-    if (typeof end.digest !== 'string') return finish(end);
+    const finish = (how: BuildEnd) => store.end(build, { end: how, by, atMs: clock.wallMs() });
+    if (end.state !== 'done') return finish(end);
     try {
       return await images.keepAndName(build.organization_id, end.digest, () => finish(end));
     } catch (error) {
@@ -275,48 +318,11 @@ export class ImageBuilds implements AsyncDisposable {
     }
   }
 
-  async #cache(
-    { id, organization_id: organizationId }: ImageBuildTable,
-    key: string,
-    built: Built,
-  ): Promise<void> {
+  async #cache(build: ImageBuildTable, key: string, built: Built): Promise<void> {
     try {
-      await this.#parts.cache.add(organizationId, key, built);
+      await this.#parts.cache.add(build.organization_id, key, built);
     } catch (error) {
-      this.#parts.log.warn({ err: error, build: id }, 'the result of a build could not be cached');
-    }
-  }
-
-  /** Never throws: the sandbox ends by its lifetime at the latest. */
-  async #destroySandbox(
-    { sandbox_id: id, organization_id: organizationId }: ImageBuildTable,
-    patienceMs = DESTROY_PATIENCE_MS,
-  ): Promise<void> {
-    const reach = { organizationId, onlyTeamId: null };
-    const until = performance.now() + patienceMs;
-    for (;;) {
-      try {
-        const driver = await this.#parts.sandboxes.getDriver(reach, id, 'destroy');
-        await driver.destroy();
-        return;
-      } catch (error) {
-        if (error instanceof AppError && ['not_found', 'invalid_state'].includes(error.code)) return;
-        if (performance.now() > until) {
-          this.#parts.log.error({ err: error, sandbox: id }, 'the sandbox of a build could not be destroyed');
-          return;
-        }
-      }
-      await new Promise((resolve) => setTimeout(resolve, 1000));
-    }
-  }
-
-  /** Gives up the images of the runner without a name or a cached step: their builds were interrupted, or they were deleted. */
-  async #sweepImages(): Promise<void> {
-    try {
-      const built = await this.#parts.runner.images.listOwned({});
-      await this.#parts.images.releaseUnused(built.map(({ digest }) => digest));
-    } catch (error) {
-      this.#parts.log.warn({ err: error }, 'built images without a name could not be removed');
+      this.#parts.log.warn({ err: error, build: build.id }, 'the result of a build could not be cached');
     }
   }
 
@@ -343,6 +349,11 @@ function planBuild({ from, steps, dockerfile, build_args }: BuildImageRequest): 
 }
 
 class Cancelled extends Error {}
+
+const STOPPED = new AppError(
+  'unavailable',
+  'the service was stopped in the middle of the build; build again',
+);
 
 function describeFailure(error: unknown, { timeoutS }: { timeoutS: number | undefined }): BuildEnd {
   if (error instanceof Cancelled) return { state: 'cancelled' };

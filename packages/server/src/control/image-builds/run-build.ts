@@ -16,8 +16,10 @@ import type { ControlLimits } from '../control-config.ts';
 import { insist } from '../placement/insist.ts';
 import type { NewImage, RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
-import type { RequestedEgress, Sandboxes } from '../sandbox/sandboxes.ts';
+import type { CreateSandbox, RequestedEgress } from '../sandbox/sandboxes.ts';
 import type { BuildLog } from './build-log.ts';
+import type { BuildSandboxes } from './build-sandboxes.ts';
+import type { CommitTurns } from './commit-turns.ts';
 import type { BuildStore } from './build-store.ts';
 import { BuildSteps, describeStep } from './build-steps.ts';
 import type { ContextFiles } from './context-index.ts';
@@ -36,7 +38,8 @@ export interface BuildParts {
   images: Pick<BuiltImages, 'pin' | 'usedBytes' | 'list'>;
   cache: StepCache;
   registries: Pick<Registries, 'findLogin'>;
-  sandboxes: Pick<Sandboxes, 'create'>;
+  sandboxes: Pick<BuildSandboxes, 'create'>;
+  turns: CommitTurns;
   commands: Commands;
   runner: RunnerClient;
   limits: Pick<ControlLimits, 'runnerOutageDeadlineMs'>;
@@ -74,11 +77,12 @@ type Base = Pick<StoredConfig, 'digest' | 'config'>;
 /** Resolves with the new image, which has no name yet. */
 export async function runBuild(parts: BuildParts, build: ImageBuildTable, work: RunningWork): Promise<Built> {
   const { request, plan, context, signal, log } = work;
-  const { organization_id: organizationId } = build;
-  for (const note of plan.notes) await log.note(note);
+  const { organization_id: organizationId, team_id: teamId } = build;
+  if (plan.notes.length > 0) await log.note(plan.notes.join('\n'));
   const base = await prepareBase(parts, build, { image: plan.from, signal });
   const { steps, escape } = plan;
-  const keys = await listStepKeys({ organizationId, base, steps, escape, context, signal });
+  const rights = { organizationId, teamId, egress: work.egress };
+  const keys = await listStepKeys({ rights, base, steps, escape, context, signal });
   const hit = request.no_cache ? undefined : await parts.cache.find(organizationId, keys);
   const scope = new StepScope(base.config, escape);
   const done = hit?.steps ?? 0;
@@ -146,19 +150,20 @@ async function prepareBase(
 async function createSandbox(
   { sandboxes, runner }: BuildParts,
   build: ImageBuildTable,
-  { request, egress, log, base, hit }: RunningWork & { base: Base; hit: Hit | undefined },
+  { request, egress, log, signal, base, hit }: RunningWork & { base: Base; hit: Hit | undefined },
 ): Promise<void> {
   const { organization_id: organizationId, team_id: teamId, sandbox_id: id } = build;
   const from = hit === undefined ? build.base : 'the cached steps';
   await log.note(`creating the sandbox ${id} from ${from}`);
-  await sandboxes.create({
+  const create: CreateSandbox = {
     owner: { organizationId, teamId },
     reach: { organizationId, onlyTeamId: teamId },
     id,
     request: buildCreate(build.base, request),
     image: hit && `${BUILT_REGISTRY}/${STEP_REPOSITORY}@${hit.digest}`,
     egress,
-  });
+  };
+  await sandboxes.create(create, signal);
   const { digest } = await runner.images.read(id);
   if (digest !== (hit ?? base).digest)
     throw new AppError('unavailable', `the image ${build.base} has changed in the meantime; build again`);
@@ -169,7 +174,7 @@ const STEP_REPOSITORY = 'step';
 
 /** Applies the steps that are not cached, and makes the image. */
 async function applySteps(
-  { store, images, cache, commands, runner, limits }: BuildParts,
+  { store, images, cache, commands, runner, limits, turns }: BuildParts,
   build: ImageBuildTable,
   work: RunningWork & { scope: StepScope; keys: readonly string[]; done: number },
 ): Promise<CachedImage> {
@@ -179,12 +184,15 @@ async function applySteps(
   const { files } = runner;
   const parts = { reach, sandboxId, commands, files, context, log, signal, deadlineMs };
   const steps = new BuildSteps(parts, scope);
-  const commit = (room: { kept: boolean; max_bytes: number }): Promise<CachedImage> => {
-    const image = { organization: organizationId, build: build.id, config: scope.config, ...room };
-    return commitSandbox({ runner, limits }, sandboxId, { image, signal, deadlineMs });
-  };
+  const commit = (kept: boolean, findRoom: () => Promise<number>): Promise<CachedImage> =>
+    turns.run(organizationId, signal, async () => {
+      const room = { kept, max_bytes: await findRoom() };
+      const image = { organization: organizationId, build: build.id, config: scope.config, ...room };
+      return commitSandbox({ runner, limits }, sandboxId, { image, signal, deadlineMs });
+    });
   const saver = new StepSaver({ signal, log }, async (key) => {
-    await cache.add(organizationId, key, await commit({ kept: false, max_bytes: MAX_STEP_BYTES }));
+    const saved = await commit(false, () => Promise.resolve(MAX_STEP_BYTES));
+    await cache.add(organizationId, key, saved);
   });
   for (const [index, step] of plan.steps.entries()) {
     if (index < done) continue;
@@ -196,7 +204,7 @@ async function applySteps(
   }
   signal.throwIfAborted();
   await log.note('making the image');
-  return commit({ kept: true, max_bytes: await roomOf(images, organizationId) });
+  return commit(true, () => roomOf(images, organizationId));
 }
 
 /** Makes an image of the sandbox's files, also if the runner restarts meanwhile: the sandbox survives that. */

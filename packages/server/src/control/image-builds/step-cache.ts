@@ -4,24 +4,28 @@
  *   step is done ─► the runner makes an image of the sandbox's files ─► row: key ─► digest
  *   next build   ─► row of the longest prefix, if the runner still has its image ─► its sandbox begins with that image
  *
- * An image comes before its row, so a process killed between the two leaves an image that no row names; the next start
- * removes it. The runner treats such an image as part of its image cache: it may evict it at any time, and its row goes when
+ * An image comes before its row, so a process killed between the two leaves an image that no row names; it is removed with
+ * what else the build has left. The runner treats such an image as part of its image cache: it may evict it at any time, and its row goes when
  * it is next looked up.
  */
 import { AppError } from '@coppice/contract';
 import type { Database } from '../db/database.ts';
+import type { ImageStepTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
+import { noteReleases } from '../images/image-names.ts';
 import type { RunnerImages } from '../placement/runner-images.ts';
 import type { Clock } from '../time/clock.ts';
 
 /** Bytes of the cached steps of one organization, as stored. Images with a name do not count. */
 export const MAX_STEP_BYTES = 10 * 2 ** 30;
-const MAX_ROWS = 10_000;
+const MAX_ROWS = 500;
+/** Rows that one statement removes. */
+const PURGED_ROWS = 500;
 const UNUSED_MS = 30 * 86_400_000;
 
 export interface StepCacheParts {
   db: Database;
-  images: Pick<BuiltImages, 'list' | 'releaseUnused'>;
+  images: Pick<BuiltImages, 'list' | 'settle'>;
   runner: Pick<RunnerImages, 'find'>;
   clock: Pick<Clock, 'wallMs'>;
 }
@@ -62,12 +66,7 @@ export class StepCache {
         await this.#update(ofRow).set({ last_used_at: clock.wallMs() }).execute();
         return { digest: row.digest, size_bytes: row.size_bytes, steps: index + 1 };
       }
-      await db
-        .deleteFrom('image_steps')
-        .where('organization_id', '=', organizationId)
-        .where('key', '=', key)
-        .where('digest', '=', row.digest)
-        .execute();
+      await this.#remove([row]);
     }
     return undefined;
   }
@@ -76,32 +75,44 @@ export class StepCache {
   async add(organizationId: string, key: string, { digest, size_bytes }: CachedImage): Promise<void> {
     const { db, images, clock } = this.#parts;
     const last_used_at = clock.wallMs();
-    const former = await db
-      .selectFrom('image_steps')
-      .select('digest')
-      .where('organization_id', '=', organizationId)
-      .where('key', '=', key)
-      .executeTakeFirst();
-    await db
-      .insertInto('image_steps')
-      .values({ organization_id: organizationId, key, digest, size_bytes, last_used_at })
-      .onConflict((conflict) =>
-        conflict.columns(['organization_id', 'key']).doUpdateSet({ digest, size_bytes, last_used_at }),
-      )
-      .execute();
-    if (former !== undefined) await images.releaseUnused([former.digest]);
+    const row = { organization_id: organizationId, key, digest, size_bytes, last_used_at };
+    const former = await db.transaction().execute(async (transaction) => {
+      const found = await transaction
+        .selectFrom('image_steps')
+        .select('digest')
+        .where('organization_id', '=', organizationId)
+        .where('key', '=', key)
+        .where('digest', '!=', digest)
+        .forUpdate()
+        .execute();
+      await transaction
+        .insertInto('image_steps')
+        .values(row)
+        .onConflict((conflict) =>
+          conflict.columns(['organization_id', 'key']).doUpdateSet({ digest, size_bytes, last_used_at }),
+        )
+        .execute();
+      const digests = found.map((each) => each.digest);
+      await noteReleases(transaction, digests, last_used_at);
+      return digests;
+    });
+    await images.settle(former);
     await this.#trim(organizationId);
   }
 
   /** Removes the steps that no build has used for a month. */
   async purge(): Promise<void> {
-    const { db, images, clock } = this.#parts;
-    const gone = await db
-      .deleteFrom('image_steps')
-      .where('last_used_at', '<', clock.wallMs() - UNUSED_MS)
-      .returning('digest')
-      .execute();
-    await images.releaseUnused(gone.map(({ digest }) => digest));
+    const { db, clock } = this.#parts;
+    for (;;) {
+      const old = await db
+        .selectFrom('image_steps')
+        .selectAll()
+        .where('last_used_at', '<', clock.wallMs() - UNUSED_MS)
+        .limit(PURGED_ROWS)
+        .execute();
+      await this.#remove(old);
+      if (old.length < PURGED_ROWS) return;
+    }
   }
 
   #update({ organizationId, key }: { organizationId: string; key: string }) {
@@ -132,17 +143,24 @@ export class StepCache {
       .execute();
     const named = new Set((await images.list(organizationId)).map(({ digest }) => digest));
     const gone = selectOverLimit(rows, named);
-    if (gone.length === 0) return;
-    await db
-      .deleteFrom('image_steps')
-      .where('organization_id', '=', organizationId)
-      .where(
-        'key',
-        'in',
-        gone.map(({ key }) => key),
-      )
-      .execute();
-    await images.releaseUnused(gone.map(({ digest }) => digest));
+    await this.#remove(gone);
+  }
+
+  async #remove(rows: readonly ImageStepTable[]): Promise<void> {
+    if (rows.length === 0) return;
+    const { db, images, clock } = this.#parts;
+    const digests = rows.map(({ digest }) => digest);
+    await db.transaction().execute(async (transaction) => {
+      for (const { organization_id, key, digest } of rows)
+        await transaction
+          .deleteFrom('image_steps')
+          .where('organization_id', '=', organization_id)
+          .where('key', '=', key)
+          .where('digest', '=', digest)
+          .execute();
+      await noteReleases(transaction, digests, clock.wallMs());
+    });
+    await images.settle(digests);
   }
 }
 

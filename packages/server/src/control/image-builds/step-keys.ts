@@ -1,12 +1,15 @@
 /**
  * Names the results of steps, so that a later build finds them. A key is a hash of the key before it and of all that the step
  * depends on here: its text, the variables, the user and the directory, and the files that it copies. The first key stands for
- * the organization and the image. Data that a step reads from the network are no part of it.
+ * the image, the team, and what the sandbox may reach with which credentials: a guest can make anything of a step, so no other
+ * team begins with it. Data that a step reads from the network, and the values of secrets, are no part of it.
  */
 import { createHash, type Hash } from 'node:crypto';
 import { AppError } from '@coppice/contract';
 import type { StoredConfig } from '../../lib/protocol/runner-protocol.ts';
 import type { ContextFiles } from './context-index.ts';
+import { Secret } from '../../lib/secret.ts';
+import type { RequestedEgress } from '../sandbox/sandboxes.ts';
 import type { PlannedStep } from './planned-step.ts';
 import { selectFiles } from './select-files.ts';
 import { StepScope } from './step-scope.ts';
@@ -14,8 +17,15 @@ import { StepScope } from './step-scope.ts';
 /** Changed when the same step has another effect than before. */
 const VERSION = 2;
 
-export interface KeyedSteps {
+/** Whose sandbox runs the steps, and what it may reach. */
+interface StepRights {
   organizationId: string;
+  teamId: string;
+  egress: RequestedEgress;
+}
+
+export interface KeyedSteps {
+  rights: StepRights;
   base: Pick<StoredConfig, 'digest' | 'config'>;
   steps: readonly PlannedStep[];
   escape: string | undefined;
@@ -25,11 +35,11 @@ export interface KeyedSteps {
 
 /** Returns the key of each step. Those from a step on whose files are missing have none: it will fail. */
 export async function listStepKeys(keyed: KeyedSteps): Promise<string[]> {
-  const { organizationId, base, steps, escape, context, signal } = keyed;
+  const { rights, base, steps, escape, context, signal } = keyed;
   const scope = new StepScope(base.config, escape);
   const copied = new Map<string, Promise<string>>();
   const keys: string[] = [];
-  let key = hashOf([VERSION, organizationId, base.digest]);
+  let key = hashOf([VERSION, describeRights(rights), base.digest]);
   for (const planned of steps) {
     signal.throwIfAborted();
     const expanded = scope.expand(planned);
@@ -42,6 +52,14 @@ export async function listStepKeys(keyed: KeyedSteps): Promise<string[]> {
     scope.take(expanded);
   }
   return keys;
+}
+
+function describeRights({ organizationId, teamId, egress: { network, grants } }: StepRights): unknown {
+  const credentials = grants.map(({ service, endpoints, secret }) => {
+    const name = secret instanceof Secret ? null : secret;
+    return { service, endpoints, name };
+  });
+  return { organizationId, teamId, network: network ?? null, credentials };
 }
 
 /** Returns undefined if the files cannot be copied. */

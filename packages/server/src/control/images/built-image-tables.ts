@@ -3,6 +3,8 @@ import type { BuildState, ErrorCode } from '@coppice/contract';
 /** An image that an organization has built from steps, by its name. */
 export interface BuiltImageTable {
   organization_id: string;
+  /** The team of the first build with the name. */
+  team_id: string;
   /** `built/name:tag` */
   name: string;
   digest: string;
@@ -38,6 +40,10 @@ export interface ImageBuildTable {
   error_message: string | null;
   created_at: number;
   ended_at: number | null;
+  /** Whether it was started with a key that is limited to the team. */
+  team_only: boolean;
+  /** Whether its sandbox is destroyed, and images that it made and did not name are given up. */
+  cleaned: boolean;
 }
 
 export interface ImageBuildEventTable {
@@ -45,4 +51,10 @@ export interface ImageBuildEventTable {
   seq: number;
   /** JSON, without the number. */
   event: string;
+}
+
+/** An image that the runner may have to give up: a name or a step stood for it. */
+export interface ImageReleaseTable {
+  digest: string;
+  noted_at: number;
 }

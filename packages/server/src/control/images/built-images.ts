@@ -1,6 +1,9 @@
 /**
  * Images that organizations have built from steps, by name. A name belongs to one organization: two of them may use the
  * same, and neither sees the other's.
+ *
+ *   a name or a step loses its image ─ same transaction ─► note in image_releases ─► settle: the runner gives the image up,
+ *                                                              or may evict it if a step still begins with it ─► note goes
  */
 import {
   AppError,
@@ -8,17 +11,26 @@ import {
   formatImageReference,
   isBuiltImage,
   parseImageReference,
+  type AuditActor,
   type ImageReference,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
+import type { Reach } from '../accounts/organizations/reach.ts';
+import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import type { Database } from '../db/database.ts';
 import type { RunnerImages } from '../placement/runner-images.ts';
+import type { Clock } from '../time/clock.ts';
 import type { BuiltImageTable } from './built-image-tables.ts';
+import { checkName, dropName, findStanding, listNames } from './image-names.ts';
+
+const MAX_PENDING = 100;
 
 export interface BuiltImagesParts {
   db: Database;
-  runner: Pick<RunnerImages, 'keep' | 'release'>;
+  audit: OrganizationAudit;
+  runner: Pick<RunnerImages, 'keep' | 'release' | 'listOwned'>;
+  clock: Pick<Clock, 'wallMs'>;
   log: Logger;
 }
 
@@ -48,33 +60,39 @@ export class BuiltImages {
   }
 
   list(organizationId: string): Promise<BuiltImageTable[]> {
-    return this.#parts.db
-      .selectFrom('built_images')
-      .selectAll()
-      .where('organization_id', '=', organizationId)
-      .orderBy('name')
-      .execute();
+    return listNames(this.#parts.db, organizationId);
   }
 
-  /** Returns the bytes of the organization's images as stored. */
+  /** Throws if a build of this caller may not end with the name: see `checkName`. */
+  async checkName(reach: Reach, name: string): Promise<void> {
+    await checkName(this.#parts.db, reach, name);
+  }
+
+  /**
+   * Returns the stored bytes that count for an organization: of images with a name or about to get one, and of any that its
+   * sandboxes or snapshots still hold.
+   */
   async usedBytes(organizationId: string): Promise<number> {
-    const rows = await this.list(organizationId);
-    const byDigest = new Map(rows.map(({ digest, size_bytes }) => [digest, size_bytes]));
-    return [...byDigest.values()].reduce((sum, bytes) => sum + bytes, 0);
+    const owned = await this.#parts.runner.listOwned({ organization: organizationId });
+    return owned
+      .filter(({ kept, released, linked }) => kept || released || linked)
+      .reduce((sum, { size_bytes }) => sum + size_bytes, 0);
   }
 
   /** Throws `image_not_found` if there is none. Sandboxes of the image keep it. */
-  async delete(organizationId: string, image: string): Promise<void> {
+  async delete({ reach, by }: { reach: Reach; by: AuditActor }, image: string): Promise<void> {
+    const { db, audit, clock } = this.#parts;
+    const { organizationId } = reach;
     const { name } = parseBuiltName(image);
-    const row = await this.#parts.db
-      .deleteFrom('built_images')
-      .where('organization_id', '=', organizationId)
-      .where('name', '=', name)
-      .returningAll()
-      .executeTakeFirst();
+    const row = await audit.commit(db, { organizationId, by }, async (transaction) => {
+      const result = await dropName(transaction, reach, { name, atMs: clock.wallMs() });
+      if (result === undefined) return { result, notes: [] };
+      const { digest } = result;
+      return { result, notes: [{ event: 'image.deleted', data: { image: name, digest } }] };
+    });
     if (row === undefined)
       throw new AppError('image_not_found', `your organization has no built image ${name}`);
-    await this.releaseUnnamed([row.digest]);
+    await this.settle([row.digest]);
   }
 
   /** Protects an image from eviction, and lets `name` give it a name. Throws `unavailable` if it is not stored any more. */
@@ -85,62 +103,70 @@ export class BuiltImages {
     });
   }
 
-  /** Has the runner remove those images that no name stands for, also if builds could begin with them. Never throws. */
-  releaseUnnamed(digests: readonly string[]): Promise<void> {
-    return this.#release(digests, async (digest) => {
-      if (await this.#isNamed(digest)) return false;
-      await this.#parts.db.deleteFrom('image_steps').where('digest', '=', digest).execute();
-      return true;
-    });
-  }
-
-  /** Gives up an image whose name stands for another one now. Builds can still begin with it. Never throws. */
-  async releaseReplaced(organizationId: string, digest: string): Promise<void> {
-    await this.#release([digest], async () => {
-      if (await this.#isNamed(digest)) return false;
-      if (!(await this.#isCached(digest))) return true;
-      await this.#parts.runner.keep(digest, organizationId, false);
-      return false;
-    });
-  }
-
-  /** Has the runner remove those images that neither a name nor a cached step stands for. Never throws. */
-  releaseUnused(digests: readonly string[]): Promise<void> {
-    return this.#release(
-      digests,
-      async (digest) => !(await this.#isNamed(digest)) && !(await this.#isCached(digest)),
-    );
-  }
-
-  /** An image that could not be removed is tried again at the next start. */
-  async #release(digests: readonly string[], isUnused: (digest: string) => Promise<boolean>): Promise<void> {
+  /** Gives up those of the images that nothing stands for. Never throws: what fails stays noted, if it was. */
+  async settle(digests: readonly string[]): Promise<void> {
     for (const digest of new Set(digests)) {
       try {
-        await this.#queue.run(async () => {
-          if (await isUnused(digest)) await this.#parts.runner.release(digest);
-        });
+        await this.#settle(digest);
       } catch (error) {
-        this.#parts.log.warn({ err: error, digest }, 'a built image could not be removed');
+        this.#parts.log.warn({ err: error, digest }, 'a built image is given up later');
       }
     }
   }
 
-  async #isNamed(digest: string): Promise<boolean> {
-    const row = await this.#parts.db
-      .selectFrom('built_images')
-      .select('name')
-      .where('digest', '=', digest)
-      .executeTakeFirst();
-    return row !== undefined;
+  /** Gives up what a build has made and nothing stands for. Throws if the runner does not answer. */
+  async settleBuild(organization: string, build: string): Promise<void> {
+    for (const { digest } of await this.#parts.runner.listOwned({ organization, build }))
+      await this.#settle(digest);
   }
 
-  async #isCached(digest: string): Promise<boolean> {
-    const row = await this.#parts.db
+  /** Gives up the images that are noted. Throws if the runner does not answer. */
+  async settleNoted(): Promise<void> {
+    const rows = await this.#parts.db
+      .selectFrom('image_releases')
+      .select('digest')
+      .orderBy('noted_at')
+      .limit(MAX_PENDING)
+      .execute();
+    for (const { digest } of rows) await this.#settle(digest);
+  }
+
+  /**
+   * Lets the runner evict images that this database does not know, like those that were built after the backup from which it
+   * was restored. Nothing else removes them: a mistake of the database must not cost images that nothing can make again.
+   */
+  async exposeUnknown(isBusy: (buildId: string) => boolean): Promise<void> {
+    const { runner, db, log } = this.#parts;
+    const kept = (await runner.listOwned({})).filter((image) => image.kept && !image.released);
+    for (const { digest, organization, build } of kept) {
+      if (isBusy(build)) continue;
+      await this.#queue.run(async () => {
+        if ((await findStanding(db, digest)) === 'name' || isBusy(build)) return;
+        log.warn({ digest, organization, build }, 'a built image has no name: it is part of the cache now');
+        await runner.keep(digest, organization, false);
+      });
+    }
+  }
+
+  #settle(digest: string): Promise<void> {
+    const { db, runner } = this.#parts;
+    return this.#queue.run(async () => {
+      const standing = await findStanding(db, digest);
+      if (standing === undefined) await runner.release(digest);
+      else if (standing === 'step') await this.#expose(digest);
+      await db.deleteFrom('image_releases').where('digest', '=', digest).execute();
+    });
+  }
+
+  /** Lets the runner evict an image that only builds begin with. */
+  async #expose(digest: string): Promise<void> {
+    const { db, runner } = this.#parts;
+    const row = await db
       .selectFrom('image_steps')
-      .select('key')
+      .select('organization_id')
       .where('digest', '=', digest)
       .executeTakeFirst();
-    return row !== undefined;
+    if (row !== undefined) await runner.keep(digest, row.organization_id, false);
   }
 }
 

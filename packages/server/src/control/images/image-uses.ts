@@ -60,7 +60,10 @@ export class ImageUses {
     const requested = pick(prepared, await this.#list(organizationId));
     const named = pick(
       owned.map(({ digest, size_bytes, prepared_at, shapes }) => ({
-        ...{ digest, size_bytes, prepared_at, shapes },
+        digest,
+        size_bytes,
+        prepared_at,
+        shapes,
         status: 'ready' as const,
       })),
       built.map(({ name, digest }) => ({ image: `${name}@${digest}`, digest })),

@@ -39,6 +39,7 @@ import type {
   BuiltImageTable,
   ImageBuildEventTable,
   ImageBuildTable,
+  ImageReleaseTable,
   ImageStepTable,
 } from '../images/built-image-tables.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
@@ -68,6 +69,7 @@ export interface Tables {
   image_steps: ImageStepTable;
   image_builds: ImageBuildTable;
   image_build_events: ImageBuildEventTable;
+  image_releases: ImageReleaseTable;
   previews: PreviewTable;
   snapshots: SnapshotTable;
   billing_segments: BillingSegmentTable;

@@ -22,6 +22,7 @@ export const MAX_HOURLY_ENTRIES: Partial<Record<AuditActor['type'], number>> = {
 
 const ALWAYS_ALLOWED: ReadonlySet<OrganizationAuditEvent> = new Set([
   'api_key.revoked',
+  'image.deleted',
   'invitation.revoked',
   'member.removed',
   'team.member_removed',

@@ -20,6 +20,7 @@ interface Made extends CommittedImage {
   isKept: boolean;
   /** Whether something holds a link to its file. */
   isLinked: boolean;
+  isReleased: boolean;
 }
 
 export class FakeBuiltImages {
@@ -42,7 +43,15 @@ export class FakeBuiltImages {
     const digest = `sha256:${String(this.commits.length).padStart(64, '0')}`;
     const image: CommittedImage = { digest, size_bytes: this.sizeBytes };
     const { organization, build, config, kept: isKept } = commit;
-    this.made.set(digest, { ...image, organization, build, config, isKept, isLinked: false });
+    this.made.set(digest, {
+      ...image,
+      organization,
+      build,
+      config,
+      isKept,
+      isLinked: false,
+      isReleased: false,
+    });
     return answer(stream, 201, image);
   }
 
@@ -51,12 +60,7 @@ export class FakeBuiltImages {
     const has = (name: string, value: string): boolean => [null, value].includes(asked.get(name));
     const images = [...this.made.values()]
       .filter(({ organization, build }) => has('organization', organization) && has('build', build))
-      .map(({ digest, size_bytes, organization, build, isKept: kept, isLinked: linked }): OwnedImage => ({
-        ...{ digest, size_bytes, organization, build, kept, linked },
-        prepared_at: '2026-01-01T00:00:00.000Z',
-        released: false,
-        shapes: [],
-      }));
+      .map(describeOwned);
     answer(stream, 200, { images });
   }
 
@@ -66,7 +70,10 @@ export class FakeBuiltImages {
     if (method === 'GET') return answer(stream, 200, this.#describe(digest));
     if (method === 'DELETE') {
       this.released.push(digest);
-      return answer(stream, 200, { released: this.made.delete(digest) });
+      const image = this.made.get(digest);
+      if (image?.isLinked === true) image.isReleased = true;
+      else this.made.delete(digest);
+      return answer(stream, 200, { released: image !== undefined });
     }
     const { kept } = KeepImage.parse(JSON.parse((await readAll(stream)).toString('utf8')));
     this.onKeep(digest);
@@ -82,6 +89,20 @@ export class FakeBuiltImages {
     if (/^sha256:0+\d{1,6}$/u.test(digest)) throw new AppError('image_not_found', 'no such image');
     return { digest, size_bytes: 1000, config: CONFIG };
   }
+}
+
+function describeOwned(made: Made): OwnedImage {
+  const {
+    digest,
+    size_bytes,
+    organization,
+    build,
+    isKept: kept,
+    isLinked: linked,
+    isReleased: released,
+  } = made;
+  const prepared_at = '2026-01-01T00:00:00.000Z';
+  return { digest, size_bytes, organization, build, kept, linked, released, prepared_at, shapes: [] };
 }
 
 /** Returns the first digest: the fake runner adds one to any reference. */

@@ -9,6 +9,7 @@ export const IMAGE_BUILDS = {
     built_images: [
       {
         organization_id: 'orgfirst',
+        team_id: 'team1',
         name: 'built/app:1',
         digest: DIGEST,
         size_bytes: 2 ** 33,
@@ -32,6 +33,8 @@ export const IMAGE_BUILDS = {
         error_message: null,
         created_at: NOW - 60_000,
         ended_at: NOW - 1000,
+        team_only: false,
+        cleaned: true,
       },
       {
         id: `build${'2'.repeat(20)}`,
@@ -49,6 +52,8 @@ export const IMAGE_BUILDS = {
         error_message: 'steps[1]: false ended with exit code 1; it wrote nothing',
         created_at: NOW - 60_000,
         ended_at: NOW - 1000,
+        team_only: false,
+        cleaned: true,
       },
     ],
     image_steps: [
@@ -60,6 +65,7 @@ export const IMAGE_BUILDS = {
         last_used_at: NOW - 1000,
       },
     ],
+    image_releases: [{ digest: `sha256:${'d'.repeat(64)}`, noted_at: NOW - 1000 }],
     image_build_events: [
       { build_id: BUILD_ID, seq: 1, event: '{"type":"note","text":"creating the sandbox"}' },
     ],

@@ -10,6 +10,8 @@ import { EventStream } from '../../answers/event-stream.ts';
 import { buildErrorFrame } from '../../answers/stream-error.ts';
 import { whenLeft } from '../../answers/when-left.ts';
 import type { HttpParts } from '../../parts.ts';
+import { actorOf } from '../../requests/actor-of.ts';
+import type { KeptAnswer } from '../../../sandbox/idempotency.ts';
 import { readRequestedEgress } from '../../requests/requested-egress.ts';
 
 type Parts = Pick<
@@ -23,55 +25,83 @@ export async function buildFromSteps(
   reply: FastifyReply,
 ): Promise<FastifyReply> {
   const { imageBuilds, openRequests } = parts;
+  const { organizationId, reach, body } = request;
+  const start = (): Promise<KeptAnswer<ImageBuild>> => startOnce(parts, request, reply);
+  if (body.detached) {
+    const { body: build } = await start();
+    return reply.code(201).header('location', `/v1/images/builds/${build.id}`).send(build);
+  }
+  // Before the start: a request that is refused must not have begun a build.
+  await openRequests.stream(organizationId, async () => {
+    const left = whenLeft(reply);
+    const { body: build } = await start();
+    const ending = endOf(request, openRequests);
+    if (request.headers.accept?.includes('text/event-stream') === true)
+      await sendEvents(parts, request, reply, { id: build.id, after: 0 });
+    else
+      await sendWhenEnded(
+        () => imageBuilds.wait(reach, build.id, AbortSignal.any([left, ending])),
+        request,
+        reply,
+      );
+  });
+  return reply;
+}
+
+function startOnce(
+  parts: Parts,
+  request: FastifyRequest & { body: BuildImageRequest },
+  reply: FastifyReply,
+): Promise<KeptAnswer<ImageBuild>> {
   const { organizationId, teamId, reach, body } = request;
-  const left = whenLeft(reply);
-  const answer = await createOnce(parts, request, reply, {
+  const { imageBuilds } = parts;
+  return createOnce(parts, request, reply, {
     body: parts.secretDigest.hide(body),
     newSubjectId: newBuildId,
     create: async (id) => {
-      const egress = await readRequestedEgress(
-        organizationId,
-        { ...body, image: body.from ?? '', labels: {} },
-        parts,
-      );
-      const owner = { organizationId, teamId };
-      return { status: 201, body: await imageBuilds.start({ owner, id, request: body, egress }) };
+      const asked = { ...body, image: body.from ?? '', labels: {} };
+      const egress = await readRequestedEgress(organizationId, asked, parts);
+      const start = {
+        owner: { organizationId, teamId },
+        reach,
+        by: actorOf(request),
+        id,
+        request: body,
+        egress,
+      };
+      return { status: 201, body: await imageBuilds.start(start) };
     },
     find: (id) => imageBuilds.findSubject(reach, id),
   });
-  const { id } = answer.body;
-  const ending = endOf(request, openRequests);
-  if (request.headers.accept?.includes('text/event-stream') === true)
-    await sendBuildEvents(parts, request, reply, { id, after: 0 });
-  else if (body.detached)
-    return reply.code(201).header('location', `/v1/images/builds/${id}`).send(answer.body);
-  else
-    await openRequests.stream(organizationId, () =>
-      sendWhenEnded(() => imageBuilds.wait(reach, id, AbortSignal.any([left, ending])), request, reply),
-    );
-  return reply;
 }
 
 /** Streams the log of a build to its end. */
 export async function sendBuildEvents(
+  parts: Pick<HttpParts, 'imageBuilds' | 'openRequests'>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  place: { id: string; after: number },
+): Promise<void> {
+  await parts.imageBuilds.get(request.reach, place.id);
+  await parts.openRequests.stream(request.organizationId, () => sendEvents(parts, request, reply, place));
+}
+
+async function sendEvents(
   { imageBuilds, openRequests }: Pick<HttpParts, 'imageBuilds' | 'openRequests'>,
   request: FastifyRequest,
   reply: FastifyReply,
   { id, after }: { id: string; after: number },
 ): Promise<void> {
-  await imageBuilds.get(request.reach, id);
-  await openRequests.stream(request.organizationId, async () => {
-    const events = new EventStream(reply);
-    const signal = AbortSignal.any([events.left, endOf(request, openRequests)]);
-    try {
-      for await (const event of imageBuilds.follow(request.reach, id, { after, signal }))
-        await events.send(ImageBuildEvent.parse(event), event.seq);
-    } catch (error) {
-      await events.send(buildErrorFrame(error, request, openRequests));
-    } finally {
-      events.end();
-    }
-  });
+  const events = new EventStream(reply);
+  const signal = AbortSignal.any([events.left, endOf(request, openRequests)]);
+  try {
+    for await (const event of imageBuilds.follow(request.reach, id, { after, signal }))
+      await events.send(ImageBuildEvent.parse(event), event.seq);
+  } catch (error) {
+    await events.send(buildErrorFrame(error, request, openRequests));
+  } finally {
+    events.end();
+  }
 }
 
 /** Sends the status at once, and the record when the build has ended. */

@@ -66,7 +66,7 @@ export function addBuildImage(app: App, parts: Parts): void {
       headers: IdempotencyHeaders,
       body: BuildImageRequest,
       response: {
-        ...answers(200, ImageRecord, [400, 401, 402, 404, 409, 413, 422, 429, 502, 503]),
+        ...answers(200, ImageRecord, [400, 401, 402, 403, 404, 409, 413, 422, 429, 502, 503]),
         200: OK,
         201: STARTED,
       },

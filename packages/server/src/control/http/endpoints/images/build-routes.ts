@@ -12,6 +12,7 @@ import { answers, CONTENT, contents, eventOf } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { addRawBodies, cutOff, watchForStall } from '../../requests/raw-body.ts';
 import type { HttpParts } from '../../parts.ts';
+import { actorOf } from '../../requests/actor-of.ts';
 import { sendBuildEvents } from './build-from-steps.ts';
 
 const BuildParams = z.object({ build: z.string().max(64) });
@@ -71,7 +72,8 @@ function addCancelBuild(app: App, { imageBuilds }: Parts): void {
     schema: {
       operationId: 'cancelImageBuild',
       summary: 'Cancel a build; answers when its sandbox is destroyed',
-      description: 'A build that has ended stays as it is. Its record and its log are kept for 30 days.',
+      description:
+        'A build that has ended stays as it is. The newest 100 builds are kept with their logs, for 30 days.',
       params: BuildParams,
       response: answers(200, ImageBuild, [401, 404, 503]),
     },
@@ -110,16 +112,19 @@ function addDeleteImage(app: App, { builtImages }: Parts): void {
   app.route({
     method: 'DELETE',
     url: '/v1/images',
-    config: { access: 'organization' },
+    config: { access: 'full' },
     schema: {
       operationId: 'deleteImage',
       summary: 'Delete an image that was built from steps',
-      description: 'Sandboxes and snapshots of the image keep what they need of it.',
+      description:
+        'Sandboxes and snapshots of the image keep what they need of it, and its bytes count until they are gone. A key that is ' +
+        'limited to a team deletes only what its team has built.',
       querystring: DeleteImageQuery,
-      response: answers(200, z.object({ deleted: z.boolean() }), [400, 401, 404, 503]),
+      response: answers(200, z.object({ deleted: z.boolean() }), [400, 401, 403, 404, 503]),
     },
-    handler: async ({ organizationId, query }) => {
-      await builtImages.delete(organizationId, query.image);
+    handler: async (request) => {
+      const { reach, query } = request;
+      await builtImages.delete({ reach, by: actorOf(request) }, query.image);
       return { deleted: true };
     },
   });
