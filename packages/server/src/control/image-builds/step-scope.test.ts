@@ -78,6 +78,10 @@ test('a name such as constructor is that of no variable', () => {
 test('what a step becomes once its variables have values is checked, too', () => {
   failed(['ARG MODE=u+x', 'COPY --chmod=$MODE a /a'], /line 3: --chmod: must be three or four octal digits/u);
   failed(['WORKDIR $NONE'], /line 2: WORKDIR: must not be empty/u);
+  failed(
+    Array.from({ length: 50 }, () => `WORKDIR ${'d'.repeat(200)}`),
+    /line 22: workdir: the whole path/u,
+  );
   failed([`ARG A=${'a'.repeat(5000)}`, 'COPY $A /a'], /line 3: the source: must be at most 4095 bytes/u);
   failed(['ARG A=***', 'COPY $A$A$A /a'], /line 3: the source: must have at most 8 \*/u);
   const scope = apply(['ARG MODE=755', 'ENV A=x']);

@@ -2,6 +2,7 @@
 import { posix } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { ImageConfig } from '../../lib/protocol/runner-protocol.ts';
+import { MAX_PATH_BYTES } from '../../lib/tar/layer-path.ts';
 import { expandWord, WordError } from './dockerfile-words.ts';
 import { findFault, type PlannedStep } from './planned-step.ts';
 
@@ -81,7 +82,15 @@ export class StepScope {
     }
     if (arg !== undefined || env !== undefined) this.#checkSize(step);
     if (user !== undefined) this.#config = { ...this.#config, user };
-    if (workdir !== undefined) this.#config = { ...this.#config, workdir: this.resolve(workdir) };
+    if (workdir !== undefined)
+      this.#config = { ...this.#config, workdir: this.#resolveWorkdir(workdir, step) };
+  }
+
+  /** A relative directory is below the one before, so many short ones make a long one. */
+  #resolveWorkdir(workdir: string, step: PlannedStep): string {
+    const path = this.resolve(workdir);
+    if (Buffer.byteLength(path) <= MAX_PATH_BYTES) return path;
+    throw failAt(step, `workdir: the whole path has more than ${MAX_PATH_BYTES} bytes; give a shorter one`);
   }
 
   #setArgument({ name, value, raw }: NonNullable<PlannedStep['arg']>, step: PlannedStep): void {
