@@ -107,6 +107,19 @@ test('a here-document is the script of its RUN, or input of a command of it, as 
   assert.deepEqual(stepsOf('ENV A=<<EOF'), [{ line: 2, env: { A: '<<EOF' } }]);
 });
 
+test('the arguments that BuildKit sets have the values of this platform', () => {
+  const text = 'FROM --platform=$BUILDPLATFORM a:$TARGETARCH\nARG TARGETARCH\nARG TARGETOS=other';
+  const { from, steps } = parseDockerfile(text);
+  assert.equal(from, 'a:amd64');
+  assert.deepEqual(
+    steps.map(({ arg }) => arg),
+    [
+      { name: 'TARGETARCH', value: 'amd64', raw: undefined },
+      { name: 'TARGETOS', value: undefined, raw: 'other' },
+    ],
+  );
+});
+
 test('names of the JSON form keep their quotes and escapes', () => {
   assert.deepEqual(stepsOf(JSON.stringify(['a "b"', "it's\\", '/x/']).replace(/^/u, 'COPY ')), [
     { line: 2, copy: { from_path: 'a \\"b\\"', to: '/x/' } },

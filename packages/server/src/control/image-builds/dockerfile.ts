@@ -11,6 +11,19 @@ import { findFault, type PlannedStep } from './planned-step.ts';
 const MAX_GLOBALS = 1024;
 const MAX_GLOBAL_BYTES = 256 << 10;
 
+const PLATFORM = 'linux/amd64';
+/** Arguments that BuildKit sets. As there, an ARG without a default makes one known to the steps. */
+const PLATFORM_ARGUMENTS: Readonly<Record<string, string>> = {
+  BUILDPLATFORM: PLATFORM,
+  BUILDOS: 'linux',
+  BUILDARCH: 'amd64',
+  BUILDVARIANT: '',
+  TARGETPLATFORM: PLATFORM,
+  TARGETOS: 'linux',
+  TARGETARCH: 'amd64',
+  TARGETVARIANT: '',
+};
+
 export interface Dockerfile {
   from: string;
   steps: PlannedStep[];
@@ -60,7 +73,7 @@ export function parseDockerfile(text: string, buildArgs: Readonly<Record<string,
   const reading: Reading = {
     escape,
     buildArgs,
-    globals: new Map(),
+    globals: new Map(Object.entries(PLATFORM_ARGUMENTS)),
     globalBytes: 0,
     from: undefined,
     steps: [],
@@ -134,15 +147,17 @@ function readFrom(reading: Reading, { line, rest }: Instruction): void {
       'a second FROM: only one stage is supported; build the first stage as an image of its own',
     );
   const { flags, text } = splitFlags(line, rest);
-  const platform = flags.get('platform');
+  const expand = (word: string): string =>
+    expandWord(word, { escape: reading.escape, lookup: (name) => reading.globals.get(name) });
+  const platform = expand(flags.get('platform') ?? PLATFORM);
   refuseFlags(line, flags, ['platform']);
-  if (platform !== undefined && platform !== 'linux/amd64')
-    throw refuseLine(line, `--platform=${platform}: sandboxes here are linux/amd64; remove it`);
+  if (platform !== PLATFORM)
+    throw refuseLine(line, `--platform=${platform}: sandboxes here are ${PLATFORM}; remove it`);
   const [image = '', as, , ...more] = splitWords(text, reading.escape);
   if (image === '' || more.length > 0 || (as !== undefined && as.toUpperCase() !== 'AS'))
     throw refuseLine(line, 'write FROM and one image');
   if (image === 'scratch') throw refuseLine(line, 'scratch has no shell for the steps; begin with an image');
-  reading.from = expandWord(image, { escape: reading.escape, lookup: (name) => reading.globals.get(name) });
+  reading.from = expand(image);
 }
 
 function readArg(reading: Reading, { line, rest }: Instruction): void {
