@@ -4,7 +4,12 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { pino } from 'pino';
+import { RunnerClient } from '../../packages/server/src/control/placement/runner-client.ts';
+import { RunnerConnection } from '../../packages/server/src/control/placement/runner-connection.ts';
+import type { OwnedImage } from '../../packages/server/src/lib/protocol/runner-protocol.ts';
 import { Api } from '../fixtures/api/api.ts';
+import { CloneApi } from '../fixtures/clones/clone-api.ts';
 import { writeTar } from '../fixtures/images/oci-layout.ts';
 import { API_KEY, Service } from '../fixtures/service/service.ts';
 import { PublishedCli } from '../fixtures/cli/published-cli.ts';
@@ -98,6 +103,51 @@ test('an image can be built on a built one, a name is replaced, and a deleted im
     () => !readdirSync(directory).includes(`sha256-${digest}`),
   );
 });
+
+test('what a program has mounted in a renamed directory of the base is not in the image', async () => {
+  const made = await build({
+    name: 'mounts:1',
+    no_cache: true,
+    steps: [
+      { run: 'mv /etc/profile.d /etc/renamed && mkdir -p /etc/renamed/proc && touch /etc/renamed/over' },
+      { run: 'mount -t proc proc /etc/renamed/proc && mkdir /tmp/held && echo secret > /tmp/held/file' },
+      { run: 'mount --bind /tmp/held/file /etc/renamed/over && grep secret /etc/renamed/over' },
+    ],
+  });
+  assert.equal(made.status, 'done', JSON.stringify(made.error));
+  const { id } = await api.create({ image: 'built/mounts:1' });
+  const { stdout } = await api.exec(id, 'ls -A /etc/renamed/proc | wc -l; wc -c < /etc/renamed/over');
+  assert.equal(stdout, '0\n0\n');
+  await api.destroy(id);
+  assert.equal((await api.call('DELETE', '/v1/images?image=built/mounts:1')).status, 200);
+});
+
+for (const last of ['snapshot', 'sandbox']) {
+  test(`a deleted image stays in the runner until its last ${last} is gone`, async () => {
+    using connection = new RunnerConnection(join(service.runDir, 'runner.sock'), pino({ level: 'silent' }));
+    const { images } = new RunnerClient(connection);
+    const made = await build({ name: 'held:1', no_cache: true, steps: [{ run: 'echo held > /held' }] });
+    assert.equal(made.status, 'done', JSON.stringify(made.error));
+    const digest = (made.image ?? '').split('@')[1];
+    const find = async (): Promise<OwnedImage | undefined> =>
+      (await images.listOwned({ build: made.id })).find((image) => image.digest === digest);
+    const clones = new CloneApi(api);
+    const { id } = await api.create({ image: 'built/held:1' });
+    const snapshot = await clones.snapshot(id);
+    await api.destroy(id);
+    const removed = await api.call('DELETE', '/v1/images?image=built/held:1');
+    assert.equal(removed.status, 200, removed.text);
+    await service.waitFor('the image to be released', WAIT_MS, async () => (await find())?.released === true);
+    const restored = await clones.restore(snapshot);
+    assert.equal((await api.exec(restored.id, 'cat /held')).stdout, 'held\n');
+    const ends = [() => api.destroy(restored.id), () => clones.deleteSnapshot(snapshot)];
+    if (last === 'sandbox') ends.reverse();
+    await ends[0]?.();
+    assert.equal((await find())?.linked, true, 'its bytes still count');
+    await ends[1]?.();
+    await service.waitFor('the image to be removed', WAIT_MS, async () => (await find()) === undefined);
+  });
+}
 
 test('a step that fails ends the build with its number, exit code and last output, and leaves no image', async () => {
   const made = await build({

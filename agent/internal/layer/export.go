@@ -7,6 +7,8 @@
 //	xattr trusted.overlay.opaque=y    the directory hides the image's              ──▶ NAME/.wh..wh..opq
 //	xattr trusted.overlay.redirect    the directory was renamed; the rest of its   ──▶ NAME/.wh..wh..opq, and all that
 //	                                  content is the image's, under another name       the merged directory shows
+//
+// What programs have mounted is not of the image. Below a renamed directory, the layer has what lies under a mount.
 package layer
 
 import (
@@ -55,7 +57,7 @@ type inode struct{ device, number uint64 }
 type export struct {
 	context context.Context
 	tar     *tar.Writer
-	// merged is the root as programs see it.
+	// merged is the root as programs see it, without what they have mounted.
 	merged *os.File
 	names  map[inode]string
 	buffer []byte
@@ -63,8 +65,13 @@ type export struct {
 
 // write sends the changes in upper as an archive. merged is the root of the overlay.
 func write(ctx context.Context, w io.Writer, upper, merged *os.File) error {
+	bare, err := withoutMounts(merged)
+	if err != nil {
+		return fault.New(fault.FileError, "cannot read the root without what is mounted in it: %v", err)
+	}
+	defer bare.Close()
 	e := &export{
-		context: ctx, tar: tar.NewWriter(w), merged: merged, names: map[inode]string{}, buffer: make([]byte, copyBytes),
+		context: ctx, tar: tar.NewWriter(w), merged: bare, names: map[inode]string{}, buffer: make([]byte, copyBytes),
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(upper.Fd()), &stat); err != nil {
@@ -146,7 +153,10 @@ func (e *export) visit(directory *os.File, name, relative string, depth int, isM
 }
 
 func (e *export) visitDirectory(directory *os.File, name, relative string, stat *unix.Stat_t, depth int, isMerged bool) error {
-	opened, err := openAt(int(directory.Fd()), name, unix.O_DIRECTORY)
+	opened, err := openDirectory(directory, name)
+	if errors.Is(err, unix.EXDEV) {
+		return e.writeHead(&tar.Header{Typeflag: tar.TypeDir, Name: relative + "/"}, stat, nil)
+	}
 	if err != nil {
 		return fault.FromFile("cannot open "+relative, err)
 	}
@@ -171,17 +181,26 @@ func (e *export) visitDirectory(directory *os.File, name, relative string, stat 
 	if !isRenamed {
 		return e.below(opened, relative, depth+1, false)
 	}
-	whole, err := e.openMerged(relative)
+	whole, err := openDirectory(e.merged, relative)
 	if err != nil {
-		return fault.FromFile("cannot open "+relative+", which was renamed; unmount what is mounted there", err)
+		return fault.FromFile("cannot open "+relative+", which was renamed", err)
 	}
 	defer whole.Close()
 	return e.below(whole, relative, depth+1, true)
 }
 
-// openMerged does not pass mounts: what programs have mounted is not of the image.
-func (e *export) openMerged(relative string) (*os.File, error) {
-	fd, err := unix.Openat2(int(e.merged.Fd()), relative, &unix.OpenHow{
+// withoutMounts returns the file system at root, with nothing mounted in it.
+func withoutMounts(root *os.File) (*os.File, error) {
+	fd, err := unix.OpenTree(int(root.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), root.Name()), nil
+}
+
+// openDirectory returns EXDEV for a mount point.
+func openDirectory(above *os.File, relative string) (*os.File, error) {
+	fd, err := unix.Openat2(int(above.Fd()), relative, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})

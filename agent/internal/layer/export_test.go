@@ -192,3 +192,48 @@ func TestANameThatALayerCannotHoldIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestWhatIsMountedInARenamedDirectoryIsLeftOut(t *testing.T) {
+	found := overlay(t, func(root string) error {
+		return errors.Join(
+			os.MkdirAll(root+"/a/proc", 0o751), os.MkdirAll(root+"/a/data", 0o755), writeFile(root+"/a/data/under", "of the image"),
+			writeFile(root+"/a/file", "of the image"),
+		)
+	}, func(root string) error {
+		secret := t.TempDir()
+		for _, mount := range []string{"/z/proc", "/z/data", "/z/file"} {
+			t.Cleanup(func() { _ = unix.Unmount(root+mount, unix.MNT_DETACH) })
+		}
+		return errors.Join(
+			os.Rename(root+"/a", root+"/z"),
+			unix.Mount("proc", root+"/z/proc", "proc", 0, ""),
+			writeFile(secret+"/secret", "a secret"), unix.Mount(secret, root+"/z/data", "", unix.MS_BIND, ""),
+			unix.Mount(secret+"/secret", root+"/z/file", "", unix.MS_BIND, ""),
+		)
+	})
+	want := []string{"./", ".wh.a", "z/", "z/.wh..wh..opq", "z/data/", "z/data/under", "z/file", "z/proc/"}
+	if names := namesOf(found); !slices.Equal(names, want) {
+		t.Fatalf("%q", names)
+	}
+	if found["z/file"].content != "of the image" || found["z/proc/"].head.Mode != 0o751 {
+		t.Errorf("%+v %+v", found["z/file"], found["z/proc/"].head)
+	}
+}
+
+func TestAMountPointInTheUpperDirectoryIsAnEmptyDirectory(t *testing.T) {
+	upper := t.TempDir()
+	if err := errors.Join(os.Mkdir(upper+"/mounted", 0o755), unix.Mount("tmpfs", upper+"/mounted", "tmpfs", 0, "mode=711")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(upper+"/mounted", unix.MNT_DETACH) })
+	if err := writeFile(upper+"/mounted/secret", ""); err != nil {
+		t.Fatal(err)
+	}
+	found, err := exported(t, upper, upper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := namesOf(found); !slices.Equal(names, []string{"./", "mounted/"}) || found["mounted/"].head.Mode != 0o711 {
+		t.Fatalf("%q", names)
+	}
+}

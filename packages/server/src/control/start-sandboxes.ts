@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { ObjectStore } from '../lib/objects/object-store.ts';
+import { KeyedQueue } from '../lib/waiting/keyed-queue.ts';
 import { AuditArchive } from './audit/audit-archive.ts';
 import { AuditLog } from './audit/audit-log.ts';
 import { AuditStore } from './audit/audit-store.ts';
@@ -29,7 +30,6 @@ import { BuildContexts } from './image-builds/build-contexts.ts';
 import { BuildKeeper } from './image-builds/build-keeper.ts';
 import { BuildSandboxes } from './image-builds/build-sandboxes.ts';
 import { BuildStore } from './image-builds/build-store.ts';
-import { CommitTurns } from './image-builds/commit-turns.ts';
 import { ImageBuilds, type ImageBuildsParts } from './image-builds/image-builds.ts';
 import { StepCache } from './image-builds/step-cache.ts';
 import { BuiltImages } from './images/built-images.ts';
@@ -148,9 +148,9 @@ async function openBuilds(
   const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts'), { diskReserveMiB }));
   const store = new BuildStore(db, organizationAudit);
   const sandboxes = new BuildSandboxes(all);
-  const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock });
+  const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock, log });
   const keeper = stack.use(new BuildKeeper({ store, images: parts.images, sandboxes, clock, log }));
-  const shared = { store, cache, contexts, sandboxes, keeper, turns: new CommitTurns() };
+  const shared = { store, cache, contexts, sandboxes, keeper, turns: new KeyedQueue() };
   const imageBuilds = stack.use(new ImageBuilds({ ...parts, ...shared, runner, limits, clock, log }));
   await keeper.start();
   return { contexts, imageBuilds, purged: [store, cache, keeper] };

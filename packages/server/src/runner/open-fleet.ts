@@ -91,8 +91,8 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const capacity = buildCapacity(config, accelerators, disk);
   const leases = new CacheLeases();
   let evictor: CacheEvictor | undefined;
-  const onStored = (): void => evictor?.request();
-  const images = await openImages(config, parts, { leases, onStored, log });
+  const sweepCache = (): void => evictor?.request();
+  const images = await openImages(config, parts, { leases, onStored: sweepCache, log });
   const vmsDirectory = join(dataDir, 'vms');
   const spool = EventSpool.open(join(dataDir, 'events'), {
     ballast,
@@ -102,9 +102,14 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const network = await openFleetNetwork(config, parts, { spool, log });
   const persistent = openDisks(config, accounts, log);
   const { workspaces, serverDirectory: blocksDirectory } = persistent;
-  const around = { capacity, network, leases, blocksDirectory, onStored, log };
+  const around = { capacity, network, leases, blocksDirectory, onStored: sweepCache, log };
   const templates = openTemplates(config, parts, around);
-  const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
+  const captures = CaptureStore.open({
+    directory: join(dataDir, 'captures'),
+    program: tools.capture,
+    onRemoved: sweepCache,
+    log,
+  });
   const plan = new TemplatePlan({ accelerators, images, templates });
   const stores = { plan, disk, ballast, capacity, leases, network, spool, workspaces };
   const fleet = new Fleet({
@@ -117,6 +122,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     warmPoolLimit: config.warmPoolLimit,
     socketsDirectory: join(runDir, 'v'),
     hasCapture: (id) => captures.find(id) !== undefined,
+    onVmGone: sweepCache,
   });
   await fleet.adoptAll();
   // Only after adoption: adopted VMs first lease the images and templates they were made from.

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { FakeGuestCommand } from '../testing/fakes/fake-commands.ts';
 import { INVITATION, startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import { verifyOrganizationLog } from '../testing/organization-log.ts';
+import { openOrganizationAudit, verifyOrganizationLog } from '../testing/organization-log.ts';
 import { listEvents } from '../testing/requests/events-client.ts';
 import { AccountClient } from '../testing/requests/account-client.ts';
 
@@ -26,6 +26,7 @@ afterEach(() => {
   runner.onCreate = () => undefined;
   runner.onDelete = () => undefined;
   runner.built.onCommit = () => undefined;
+  runner.built.onKeep = () => undefined;
   runner.built.sizeBytes = 1000;
 });
 
@@ -155,11 +156,9 @@ test('what a build made and did not name is given up', async () => {
   assert.deepEqual([ended.status, ended.error.code], ['failed', 'capacity']);
   assert.match(ended.error.message, /200 built images, which is the limit/u);
   await waitFor('the clean-up', () => isCleaned(body.id));
-  // The last step stays as a cached one, which the runner may evict.
-  const left = [...built.made.values()].slice(kept).filter(({ build }) => build === body.id);
   assert.deepEqual(
-    left.map(({ isKept }) => isKept),
-    [false],
+    [...built.made.values()].slice(kept).filter(({ build }) => build === body.id),
+    [],
   );
   const refused = await start({ name: 'lost:2' });
   assert.deepEqual([refused.status, refused.body.error.code], [429, 'capacity']);
@@ -227,6 +226,57 @@ test('builds of one organization at the same time share the room that is left', 
   const started = await Promise.all([1, 2, 3].map((number) => start({ name: `room:${number}` })));
   for (const { body } of started) assert.equal((await waitForEnd(body.id)).status, 'done');
   assert.deepEqual(rooms, [20, 15, 10]);
+});
+
+test('an image may be larger than all cached steps together', async () => {
+  const { built } = harness.runner;
+  const build = async (name: string, gib: number) => {
+    built.sizeBytes = gib * GIB;
+    const { body } = await start({ name, steps: [{ run: name }] });
+    harness.runner.commands.end(body.run_id, await nextCommand(body.run_id), 0);
+    return body.id as string;
+  };
+  const small = await waitForEnd(await build('small:1', 1));
+  assert.equal((await waitForEnd(await build('large:1', 12))).status, 'done');
+  assert.equal((await harness.call('DELETE', '/v1/images?image=large:1', { apiKey })).status, 200);
+  const again = await start({ name: 'small:2', steps: [{ run: 'small:1' }] });
+  const ended = await waitForEnd(again.body.id);
+  assert.equal(digestOf(ended), digestOf(small), 'the steps that fit are still cached');
+  const both = [await build('both:1', 6), await build('both:2', 6)];
+  for (const id of both) assert.equal((await waitForEnd(id)).status, 'done');
+});
+
+test('a runner that is away for a moment when an image gets its name is asked again', async () => {
+  const { built } = harness.runner;
+  let failures = 2;
+  built.onKeep = () => {
+    if (failures-- > 0) throw new AppError('unavailable', 'the runner restarts');
+  };
+  const { body } = await start({ name: 'asked:1' });
+  assert.equal((await waitForEnd(body.id)).status, 'done');
+  assert.ok(failures < 0);
+});
+
+test('the log of the organization is full before a build begins, and not at its end', async () => {
+  const { body } = await start({ name: 'noted:1', steps: [{ run: 'x' }] });
+  const command = await nextCommand(body.run_id);
+  const audit = openOrganizationAudit(harness);
+  await using db = harness.openDatabase();
+  const { organization_id: organizationId } = await db
+    .selectFrom('image_builds')
+    .selectAll()
+    .where('id', '=', body.id)
+    .executeTakeFirstOrThrow();
+  const by = { type: 'service', id: null, address: null } as const;
+  const note = { event: 'registry.deleted', data: { registry: 'one.test' } } as const;
+  await db.transaction().execute(async (transaction) => {
+    const notes = Array.from({ length: 2000 }, () => note);
+    await audit.write(transaction, { organizationId, by, notes });
+  });
+  harness.runner.commands.end(body.run_id, command, 0);
+  assert.equal((await waitForEnd(body.id)).status, 'done');
+  const refused = await start({ name: 'noted:2' });
+  assert.deepEqual([refused.status, refused.body.error.code], [429, 'rate_limited']);
 });
 
 test('only the newest builds of an organization are kept', async () => {
@@ -313,9 +363,10 @@ test('a key that is limited to a team neither replaces nor deletes what another 
   const again = await build({ name: 'again:1', steps, network: { allow: ['only.test'] } }, first.own);
   assert.equal(await ran(again.id, first.own), true, 'nor one that could reach more');
   assert.equal((await build({ name: 'base:1', steps }, second.wide)).status, 'done');
-  // The name stays that of the first team.
-  assert.equal((await harness.call('DELETE', removal, { apiKey: second.own })).status, 403);
-  assert.equal((await harness.call('DELETE', removal, { apiKey: first.own })).status, 200);
+  // The name belongs to the team of its last build.
+  assert.equal((await start({ name: 'base:1', steps }, first.own)).status, 403);
+  assert.equal((await harness.call('DELETE', removal, { apiKey: first.own })).status, 403);
+  assert.equal((await harness.call('DELETE', removal, { apiKey: second.own })).status, 200);
   const entries = (await verifyOrganizationLog(harness)).filter(({ event }) => event.startsWith('image.'));
   assert.deepEqual(
     entries.map(({ event, data }) => [event, data['image']]),

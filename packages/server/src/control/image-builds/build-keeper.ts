@@ -9,7 +9,7 @@
  */
 import { AppError, SERVICE_ACTOR } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { stretched } from '../../lib/waiting/deadline.ts';
+import { stretched, withDeadline } from '../../lib/waiting/deadline.ts';
 import { WakeSignal } from '../../lib/waiting/wake-signal.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
@@ -21,6 +21,7 @@ const REST_MS = 30_000;
 /** After a failure. */
 const RETRY_MS = 5_000;
 const CLEAN_DEADLINE_MS = 20_000;
+const CLOSE_DEADLINE_MS = 5_000;
 
 export interface BuildKeeperParts {
   store: BuildStore;
@@ -79,7 +80,9 @@ export class BuildKeeper implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    await this.#loop;
+    await withDeadline('the end of cleaning up', CLOSE_DEADLINE_MS, this.#loop).catch((error: unknown) =>
+      this.#parts.log.warn({ err: error }, 'the next start cleans up after builds'),
+    );
   }
 
   async #run(): Promise<void> {
@@ -95,13 +98,13 @@ export class BuildKeeper implements AsyncDisposable {
   async #keep(): Promise<boolean> {
     const { store, images, log } = this.#parts;
     try {
-      await this.#endInterrupted();
+      const hasEnded = await this.#endInterrupted();
       const left = (await store.listUnclean()).filter(({ id }) => !this.#busy.has(id));
       const results = await Promise.allSettled(left.map((build) => this.#clean(build)));
-      await images.settleNoted();
+      await images.settleNoted(this.#stop.signal);
       const failed = results.find((result) => result.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
-      return true;
+      return hasEnded;
     } catch (error) {
       if (!this.#stop.signal.aborted)
         log.warn({ err: error }, 'cleaning up after builds failed; it is tried again');
@@ -109,15 +112,23 @@ export class BuildKeeper implements AsyncDisposable {
     }
   }
 
-  async #endInterrupted(): Promise<void> {
+  /** Returns false if one could not be ended. That must keep neither the service from its start nor the others from their end. */
+  async #endInterrupted(): Promise<boolean> {
     const { store, clock, log } = this.#parts;
+    const { code, message } = INTERRUPTED;
+    const end = { state: 'failed', error_code: code, error_message: message } as const;
+    let isDone = true;
     for (const build of await store.listRunning()) {
       if (this.#busy.has(build.id)) continue;
-      const { code, message } = INTERRUPTED;
-      const end = { state: 'failed', error_code: code, error_message: message } as const;
-      await store.end(build, { end, by: SERVICE_ACTOR, atMs: clock.wallMs() });
-      log.warn({ build: build.id }, 'a build was interrupted by a restart');
+      try {
+        await store.end(build, { end, by: SERVICE_ACTOR, atMs: clock.wallMs() });
+        log.warn({ build: build.id }, 'a build was interrupted by a restart');
+      } catch (error) {
+        isDone = false;
+        log.error({ err: error, build: build.id }, 'an interrupted build could not be ended');
+      }
     }
+    return isDone;
   }
 
   async #clean(build: ImageBuildTable): Promise<void> {

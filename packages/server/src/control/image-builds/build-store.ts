@@ -11,8 +11,9 @@ import type { OrganizationNote } from '../audit/organization/organization-entry.
 import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import type { Database } from '../db/database.ts';
 import { insertEvent, type NewEvent } from '../events/insert-event.ts';
-import type { BuiltImageTable, ImageBuildTable } from '../images/built-image-tables.ts';
+import type { BuiltImageTable, ImageBuildTable, ImageStepTable } from '../images/built-image-tables.ts';
 import { takeName } from '../images/image-names.ts';
+import { putStep } from './step-cache.ts';
 
 /** An event that has no number yet. */
 export type NewBuildEvent = DistributiveOmit<ImageBuildEvent, 'seq'>;
@@ -25,6 +26,8 @@ export type BuildEnd =
 
 export interface Ending {
   end: BuildEnd;
+  /** Key of the last step of the new image, under which later builds find it. */
+  key?: string | undefined;
   /** Who has started the build. */
   by: AuditActor;
   atMs: number;
@@ -86,7 +89,12 @@ export class BuildStore {
   }
 
   listRunning(): Promise<ImageBuildTable[]> {
-    return this.#db.selectFrom('image_builds').selectAll().where('state', '=', 'running').execute();
+    return this.#db
+      .selectFrom('image_builds')
+      .selectAll()
+      .where('cleaned', '=', false)
+      .where('state', '=', 'running')
+      .execute();
   }
 
   /** Lists ended builds that may have left something, the oldest first. */
@@ -113,9 +121,10 @@ export class BuildStore {
   /**
    * Ends a build that runs: its state, the name of its image, the end of its log, the event of the organization and the entry of
    * its audit log, all or nothing.
-   * Returns the digest that the name stood for before. A build that has ended stays as it is.
+   * Returns the digests that the name and the step stood for before. A build that has
+   * ended stays as it is.
    */
-  end(build: ImageBuildTable, { end, by, atMs }: Ending): Promise<{ replaced: string | undefined }> {
+  end(build: ImageBuildTable, { end, key, by, atMs }: Ending): Promise<{ replaced: string[] }> {
     const organizationId = build.organization_id;
     return this.#audit.commit(this.#db, { organizationId, by }, async (transaction) => {
       const row = await transaction
@@ -125,23 +134,28 @@ export class BuildStore {
         .where('state', '=', 'running')
         .returningAll()
         .executeTakeFirst();
-      if (row === undefined) return { result: { replaced: undefined }, notes: [] };
+      if (row === undefined) return { result: { replaced: [] }, notes: [] };
       const { seq } = await transaction
         .selectFrom('image_build_events')
         .select(({ fn }) => fn.max('seq').as('seq'))
         .where('build_id', '=', build.id)
         .executeTakeFirstOrThrow();
       const event: NewBuildEvent = { type: 'end', build: buildBuildRecord(row) };
-      await addEvents(transaction, build.id, [{ seq: (seq ?? 0) + 1, event }]);
+      await insertEvents(transaction, build.id, [{ seq: (seq ?? 0) + 1, event }]).execute();
       await insertEvent(transaction, describeEnd(row, end, atMs));
-      if (end.state !== 'done') return { result: { replaced: undefined }, notes: [] };
+      if (end.state !== 'done') return { result: { replaced: [] }, notes: [] };
       const replaced = await takeName(transaction, reachOf(row), nameOf(row, end, atMs));
-      return { result: { replaced }, notes: [noteBuilt(row, end, replaced)] };
+      const former = key === undefined ? [] : await putStep(transaction, stepOf(row, end, { key, atMs }));
+      const result = { replaced: replaced === undefined ? former : [...former, replaced] };
+      return { result, notes: [noteBuilt(row, end, replaced)] };
     });
   }
 
   async addEvents(buildId: string, events: readonly NumberedEvent[]): Promise<void> {
-    await addEvents(this.#db, buildId, events);
+    await insertEvents(this.#db, buildId, events)
+      // An attempt may have been stored although its answer was lost.
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
   }
 
   async readEvents(buildId: string, after: number): Promise<ImageBuildEvent[]> {
@@ -197,13 +211,10 @@ interface NumberedEvent {
   event: NewBuildEvent;
 }
 
-async function addEvents(db: Database, build_id: string, events: readonly NumberedEvent[]): Promise<void> {
-  await db
+function insertEvents(db: Database, build_id: string, events: readonly NumberedEvent[]) {
+  return db
     .insertInto('image_build_events')
-    .values(events.map(({ seq, event }) => ({ build_id, seq, event: JSON.stringify(event) })))
-    // An attempt may have been stored although its answer was lost.
-    .onConflict((conflict) => conflict.doNothing())
-    .execute();
+    .values(events.map(({ seq, event }) => ({ build_id, seq, event: JSON.stringify(event) })));
 }
 
 /** The end without what PostgreSQL does not store. A guest chooses some of the text of an error. */
@@ -225,6 +236,14 @@ function nameOf(
   built_at: number,
 ): BuiltImageTable {
   return { organization_id, team_id, name, digest, size_bytes, built_at };
+}
+
+function stepOf(
+  { organization_id }: ImageBuildTable,
+  { digest, size_bytes }: Done,
+  { key, atMs: last_used_at }: { key: string; atMs: number },
+): ImageStepTable {
+  return { organization_id, key, digest, size_bytes, last_used_at };
 }
 
 function describeEnd(row: ImageBuildTable, end: BuildEnd, at: number): NewEvent {

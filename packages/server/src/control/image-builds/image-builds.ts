@@ -26,6 +26,7 @@ import type { Owner } from '../accounts/organizations/organization-store.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import { parseBuiltName, type BuiltImages } from '../images/built-images.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
+import { isUnanswered } from '../placement/runner-error.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import { newSandboxId } from '../sandbox/record/ids.ts';
 import type { RequestedEgress } from '../sandbox/sandboxes.ts';
@@ -34,9 +35,9 @@ import type { BuildContexts } from './build-contexts.ts';
 import type { BuildKeeper } from './build-keeper.ts';
 import { BuildLog } from './build-log.ts';
 import type { BuildSandboxes } from './build-sandboxes.ts';
-import { buildBuildRecord, type BuildEnd, type BuildStore } from './build-store.ts';
+import { buildBuildRecord, type BuildEnd, type BuildStore, type Ending } from './build-store.ts';
 import { parseDockerfile } from './dockerfile.ts';
-import { roomOf, runBuild, type BuildParts, type Built, type Plan, type Work } from './run-build.ts';
+import { roomOf, runBuild, type BuildParts, type Plan, type RunningWork, type Work } from './run-build.ts';
 
 /** Builds of one organization that run at the same time. */
 const MAX_RUNNING = 8;
@@ -44,8 +45,8 @@ const MAX_RUNNING = 8;
 const FOLLOW_MS = 5000;
 /** How long the end of a build waits for its sandbox to be destroyed. The keeper goes on. */
 const DESTROY_DEADLINE_MS = 20_000;
-/** Pauses between the attempts to record the end of a build. */
-const END_RETRY_DELAYS_MS = [500, 2000, 8000];
+/** Pauses between the attempts to record the end of a build, while the database or the runner does not answer. */
+const END_RETRY_DELAYS_MS = [500, 2000, 8000, 20_000, 30_000];
 /** How long a shutdown waits for builds to end. The next start ends the others. */
 const CLOSE_DEADLINE_MS = 15_000;
 
@@ -206,7 +207,7 @@ export class ImageBuilds implements AsyncDisposable {
     using refused = new DisposableStack();
     refused.defer(() => context?.giveBack());
     await images.pin(organizationId, plan.from);
-    await images.checkName(reach, name);
+    await images.checkName({ reach, by }, name);
     await roomOf(images, organizationId);
     entry.stop.signal.throwIfAborted();
     const hold = keeper.hold(id);
@@ -229,10 +230,12 @@ export class ImageBuilds implements AsyncDisposable {
     refused.move();
     const { signal } = entry.stop;
     void this.#carryOut(build, { request, plan, context, egress, by, signal })
-      .catch((error: unknown) => log.error({ err: error, build: id }, 'the end of a build is not recorded'))
+      .catch((error: unknown) =>
+        log.error({ err: error, build: id }, 'a build was not ended, or left something'),
+      )
       .finally(() => {
-        hold[Symbol.dispose]();
         this.#leave(id);
+        hold[Symbol.dispose]();
         void context?.[Symbol.asyncDispose]();
       });
     return buildBuildRecord(build);
@@ -246,35 +249,51 @@ export class ImageBuilds implements AsyncDisposable {
   }
 
   async #carryOut(build: ImageBuildTable, how: CarriedOut): Promise<void> {
-    const { store, keeper, images, sandboxes, log } = this.#parts;
+    const { store, cache, keeper, images } = this.#parts;
+    const digests = await this.#runToEnd(build, how);
+    this.#notices.emit(build.id);
+    // Who waits for the build need not wait for what follows.
+    this.#leave(build.id);
+    await images.settle(digests);
+    await keeper.clean(build);
+    await cache.trim(build.organization_id);
+    await store.trim(build.organization_id);
+  }
+
+  /** Resolves when the end is recorded, with the digests of images whose names or steps may have changed. */
+  async #runToEnd(build: ImageBuildTable, how: CarriedOut): Promise<string[]> {
+    const { store, images, sandboxes, log } = this.#parts;
     const onEvents = (): void => void this.#notices.emit(build.id);
     const buildLog = new BuildLog({ buildId: build.id, store, onEvents, log });
-    const { end, built } = await this.#run(build, how, buildLog);
+    using held = new DisposableStack();
+    const digests: string[] = [];
+    const hold = (digest: string): void => {
+      held.use(images.hold(digest));
+      digests.push(digest);
+    };
+    const { end, key } = await this.#run(build, { ...how, hold }, buildLog);
     const destroyed = sandboxes.destroy(build, AbortSignal.timeout(stretched(DESTROY_DEADLINE_MS)));
     // The keeper tries again.
     await Promise.allSettled([buildLog.close(), destroyed]);
-    // Before the end: who has read that may build again.
-    if (built?.key !== undefined) await this.#cache(build, built.key, built);
-    const { replaced } = await this.#end(build, end, how.by);
-    this.#notices.emit(build.id);
-    if (replaced !== undefined) await images.settle([replaced]);
-    await keeper.clean(build);
-    await store.trim(build.organization_id);
+    const { replaced } = await this.#end(build, { end, key, by: how.by });
+    if (end.state === 'done') digests.push(end.digest);
+    return [...replaced, ...digests];
   }
 
   /** Never throws. */
   async #run(
     build: ImageBuildTable,
-    how: CarriedOut,
+    how: CarriedOut & Pick<RunningWork, 'hold'>,
     log: BuildLog,
-  ): Promise<{ end: BuildEnd; built?: Built }> {
+  ): Promise<{ end: BuildEnd; key?: string | undefined }> {
     const timeoutMs = how.request.timeout * 1000;
     const deadline = AbortSignal.timeout(timeoutMs);
     const signal = AbortSignal.any([how.signal, deadline]);
     try {
       const deadlineMs = performance.now() + timeoutMs;
       const built = await runBuild(this.#parts, build, { ...how, signal, log, deadlineMs });
-      return { end: { state: 'done', digest: built.digest, size_bytes: built.size_bytes }, built };
+      const { digest, size_bytes, key } = built;
+      return { end: { state: 'done', digest, size_bytes }, key };
     } catch (error) {
       const timeoutS = deadline.aborted ? how.request.timeout : undefined;
       const end = describeFailure(how.signal.aborted ? how.signal.reason : error, { timeoutS });
@@ -284,46 +303,41 @@ export class ImageBuilds implements AsyncDisposable {
     }
   }
 
-  /** Records the end, also if the database is away for a moment. */
-  async #end(
-    build: ImageBuildTable,
-    end: BuildEnd,
-    by: AuditActor,
-  ): Promise<{ replaced: string | undefined }> {
+  /** Records the end, also if the database or the runner is away for a moment. */
+  async #end(build: ImageBuildTable, ending: Omit<Ending, 'atMs'>): Promise<{ replaced: string[] }> {
     for (const pauseMs of END_RETRY_DELAYS_MS) {
       try {
-        return await this.#store(build, end, by);
+        return await this.#store(build, ending);
       } catch (error) {
+        const isFinal = error instanceof AppError && !isUnanswered(error);
+        if (isFinal) return this.#fail(build, ending.by, error);
         this.#parts.log.warn({ err: error, build: build.id }, 'the end of a build is not recorded yet');
         await delay(pauseMs);
       }
     }
-    return this.#store(build, end, by);
+    try {
+      return await this.#store(build, ending);
+    } catch (error) {
+      if (!(error instanceof AppError)) throw error;
+      return this.#fail(build, ending.by, error);
+    }
+  }
+
+  #store(build: ImageBuildTable, ending: Omit<Ending, 'atMs'>): Promise<{ replaced: string[] }> {
+    const { store, images, clock } = this.#parts;
+    const { end } = ending;
+    const record = () => store.end(build, { ...ending, atMs: clock.wallMs() });
+    return end.state === 'done' ? images.keepAndName(build.organization_id, end.digest, record) : record();
   }
 
   /** A build has failed after all if its image may not get its name, or was evicted before. */
-  async #store(
+  #fail(
     build: ImageBuildTable,
-    end: BuildEnd,
     by: AuditActor,
-  ): Promise<{ replaced: string | undefined }> {
-    const { store, images, clock } = this.#parts;
-    const finish = (how: BuildEnd) => store.end(build, { end: how, by, atMs: clock.wallMs() });
-    if (end.state !== 'done') return finish(end);
-    try {
-      return await images.keepAndName(build.organization_id, end.digest, () => finish(end));
-    } catch (error) {
-      if (!(error instanceof AppError)) throw error;
-      return finish(failed(error.code, error.message));
-    }
-  }
-
-  async #cache(build: ImageBuildTable, key: string, built: Built): Promise<void> {
-    try {
-      await this.#parts.cache.add(build.organization_id, key, built);
-    } catch (error) {
-      this.#parts.log.warn({ err: error, build: build.id }, 'the result of a build could not be cached');
-    }
+    { code, message }: AppError,
+  ): Promise<{ replaced: string[] }> {
+    const end = failed(code, message);
+    return this.#parts.store.end(build, { end, by, atMs: this.#parts.clock.wallMs() });
   }
 
   async #require(reach: Reach, id: string): Promise<ImageBuildTable> {

@@ -9,6 +9,7 @@
 import { AppError, BUILT_REGISTRY, parseImageReference, type CreateSandboxRequest } from '@coppice/contract';
 import type { BuildImageRequest } from '@coppice/contract';
 import type { CommitVm, PreparedImage, StoredConfig } from '../../lib/protocol/runner-protocol.ts';
+import type { KeyedQueue } from '../../lib/waiting/keyed-queue.ts';
 import type { Commands } from '../commands/commands.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
@@ -19,7 +20,6 @@ import type { Registries } from '../registries/registries.ts';
 import type { CreateSandbox, RequestedEgress } from '../sandbox/sandboxes.ts';
 import type { BuildLog } from './build-log.ts';
 import type { BuildSandboxes } from './build-sandboxes.ts';
-import type { CommitTurns } from './commit-turns.ts';
 import type { BuildStore } from './build-store.ts';
 import { BuildSteps, describeStep } from './build-steps.ts';
 import type { ContextFiles } from './context-index.ts';
@@ -35,11 +35,12 @@ const SANDBOX_GRACE_S = 3600;
 
 export interface BuildParts {
   store: Pick<BuildStore, 'setStepsDone'>;
-  images: Pick<BuiltImages, 'pin' | 'usedBytes' | 'list'>;
+  images: Pick<BuiltImages, 'pin' | 'usedBytes' | 'list' | 'keep'>;
   cache: StepCache;
   registries: Pick<Registries, 'findLogin'>;
   sandboxes: Pick<BuildSandboxes, 'create'>;
-  turns: CommitTurns;
+  /** By organization: its builds make images one after another, so that each knows the room that the others left. */
+  turns: KeyedQueue;
   commands: Commands;
   runner: RunnerClient;
   limits: Pick<ControlLimits, 'runnerOutageDeadlineMs'>;
@@ -65,6 +66,8 @@ export interface RunningWork extends Work {
   log: BuildLog;
   /** When the build must be done, in `performance.now()`. */
   deadlineMs: number;
+  /** Keeps an image from being given up until the build has ended. */
+  hold: (digest: string) => void;
 }
 
 export interface Built extends CachedImage {
@@ -84,16 +87,17 @@ export async function runBuild(parts: BuildParts, build: ImageBuildTable, work: 
   const rights = { organizationId, teamId, egress: work.egress };
   const keys = await listStepKeys({ rights, base, steps, escape, context, signal });
   const hit = request.no_cache ? undefined : await parts.cache.find(organizationId, keys);
+  if (hit !== undefined) work.hold(hit.digest);
   const scope = new StepScope(base.config, escape);
   const done = hit?.steps ?? 0;
   for (const [index, step] of steps.slice(0, done).entries()) {
     await log.step(index, describeStep(step), { cached: true });
     scope.take(scope.expand(step));
   }
-  if (done > 0) await parts.store.setStepsDone(build.id, done);
+  if (done > 0) await noteProgress(parts.store, build.id, done);
   const key = keys.length === steps.length ? keys.at(-1) : undefined;
   if (hit !== undefined && done === steps.length) {
-    await requireRoom(parts, organizationId, hit);
+    await parts.turns.run(organizationId, () => keepHit(parts, organizationId, hit), signal);
     return { digest: hit.digest, size_bytes: hit.size_bytes, key };
   }
   await createSandbox(parts, build, { ...work, base, hit });
@@ -111,6 +115,17 @@ export async function roomOf(
     'capacity',
     `the built images of your organization take ${MAX_STORED_BYTES} bytes, which is all they may; delete some`,
   );
+}
+
+/** The count of steps is for people who look; a build does not fail because of it. */
+async function noteProgress(store: BuildParts['store'], id: string, stepsDone: number): Promise<void> {
+  await store.setStepsDone(id, stepsDone).catch(() => undefined);
+}
+
+/** Has the image of the last step kept, if there is room for it. */
+async function keepHit(parts: BuildParts, organizationId: string, hit: CachedImage): Promise<void> {
+  await requireRoom(parts, organizationId, hit);
+  await parts.images.keep(organizationId, hit.digest);
 }
 
 async function requireRoom(
@@ -163,11 +178,18 @@ async function createSandbox(
     image: hit && `${BUILT_REGISTRY}/${STEP_REPOSITORY}@${hit.digest}`,
     egress,
   };
-  await sandboxes.create(create, signal);
+  try {
+    await sandboxes.create(create, signal);
+  } catch (error) {
+    const isGone = hit !== undefined && error instanceof AppError && error.code === 'image_not_found';
+    throw isGone ? new AppError('unavailable', STEP_GONE, { cause: error }) : error;
+  }
   const { digest } = await runner.images.read(id);
   if (digest !== (hit ?? base).digest)
     throw new AppError('unavailable', `the image ${build.base} has changed in the meantime; build again`);
 }
+
+const STEP_GONE = 'the cached steps were removed in the moment that the build began with them; build again';
 
 /** Images of steps have no name of their own; the digest finds them. */
 const STEP_REPOSITORY = 'step';
@@ -185,11 +207,15 @@ async function applySteps(
   const parts = { reach, sandboxId, commands, files, context, log, signal, deadlineMs };
   const steps = new BuildSteps(parts, scope);
   const commit = (kept: boolean, findRoom: () => Promise<number>): Promise<CachedImage> =>
-    turns.run(organizationId, signal, async () => {
-      const room = { kept, max_bytes: await findRoom() };
-      const image = { organization: organizationId, build: build.id, config: scope.config, ...room };
-      return commitSandbox({ runner, limits }, sandboxId, { image, signal, deadlineMs });
-    });
+    turns.run(
+      organizationId,
+      async () => {
+        const room = { kept, max_bytes: await findRoom() };
+        const image = { organization: organizationId, build: build.id, config: scope.config, ...room };
+        return commitSandbox({ runner, limits }, sandboxId, { image, signal, deadlineMs });
+      },
+      signal,
+    );
   const saver = new StepSaver({ signal, log }, async (key) => {
     const saved = await commit(false, () => Promise.resolve(MAX_STEP_BYTES));
     await cache.add(organizationId, key, saved);
@@ -197,7 +223,7 @@ async function applySteps(
   for (const [index, step] of plan.steps.entries()) {
     if (index < done) continue;
     await saver.measure(() => steps.apply(step, index));
-    await store.setStepsDone(build.id, index + 1);
+    await noteProgress(store, build.id, index + 1);
     const key = keys[index];
     const isLast = index === plan.steps.length - 1;
     if (!isLast && key !== undefined && changesFiles(step)) await saver.save(key);

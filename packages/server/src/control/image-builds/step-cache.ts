@@ -9,10 +9,11 @@
  * it is next looked up.
  */
 import { AppError } from '@coppice/contract';
+import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
 import type { ImageStepTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
-import { noteReleases } from '../images/image-names.ts';
+import { lockNames, noteReleases } from '../images/image-names.ts';
 import type { RunnerImages } from '../placement/runner-images.ts';
 import type { Clock } from '../time/clock.ts';
 
@@ -28,6 +29,7 @@ export interface StepCacheParts {
   images: Pick<BuiltImages, 'list' | 'settle'>;
   runner: Pick<RunnerImages, 'find'>;
   clock: Pick<Clock, 'wallMs'>;
+  log: Logger;
 }
 
 export interface CachedImage {
@@ -47,10 +49,21 @@ export class StepCache {
     this.#parts = parts;
   }
 
-  /** Finds the image of the longest prefix of the steps with these keys. */
+  /** Finds the image of the longest prefix of the steps with these keys. A failure of the database finds nothing. */
   async find(organizationId: string, keys: readonly string[]): Promise<Hit | undefined> {
-    const { db, clock } = this.#parts;
     if (keys.length === 0) return undefined;
+    try {
+      return await this.#find(organizationId, keys);
+    } catch (error) {
+      // The runner's.
+      if (error instanceof AppError) throw error;
+      this.#parts.log.warn({ err: error }, 'the cached steps of a build could not be looked up');
+      return undefined;
+    }
+  }
+
+  async #find(organizationId: string, keys: readonly string[]): Promise<Hit | undefined> {
+    const { db, clock } = this.#parts;
     const rows = await db
       .selectFrom('image_steps')
       .selectAll()
@@ -71,33 +84,14 @@ export class StepCache {
     return undefined;
   }
 
-  /** Stores the result of a step, and evicts the steps with the oldest use if the organization has too many. */
+  /** Stores the result of a step. */
   async add(organizationId: string, key: string, { digest, size_bytes }: CachedImage): Promise<void> {
     const { db, images, clock } = this.#parts;
     const last_used_at = clock.wallMs();
     const row = { organization_id: organizationId, key, digest, size_bytes, last_used_at };
-    const former = await db.transaction().execute(async (transaction) => {
-      const found = await transaction
-        .selectFrom('image_steps')
-        .select('digest')
-        .where('organization_id', '=', organizationId)
-        .where('key', '=', key)
-        .where('digest', '!=', digest)
-        .forUpdate()
-        .execute();
-      await transaction
-        .insertInto('image_steps')
-        .values(row)
-        .onConflict((conflict) =>
-          conflict.columns(['organization_id', 'key']).doUpdateSet({ digest, size_bytes, last_used_at }),
-        )
-        .execute();
-      const digests = found.map((each) => each.digest);
-      await noteReleases(transaction, digests, last_used_at);
-      return digests;
-    });
+    const former = await db.transaction().execute((transaction) => putStep(transaction, row));
     await images.settle(former);
-    await this.#trim(organizationId);
+    await this.trim(organizationId);
   }
 
   /** Removes the steps that no build has used for a month. */
@@ -132,7 +126,8 @@ export class StepCache {
     }
   }
 
-  async #trim(organizationId: string): Promise<void> {
+  /** Evicts the steps with the oldest use if the organization has too many. */
+  async trim(organizationId: string): Promise<void> {
     const { db, images } = this.#parts;
     const rows = await db
       .selectFrom('image_steps')
@@ -149,28 +144,58 @@ export class StepCache {
   async #remove(rows: readonly ImageStepTable[]): Promise<void> {
     if (rows.length === 0) return;
     const { db, images, clock } = this.#parts;
-    const digests = rows.map(({ digest }) => digest);
-    await db.transaction().execute(async (transaction) => {
-      for (const { organization_id, key, digest } of rows)
-        await transaction
-          .deleteFrom('image_steps')
-          .where('organization_id', '=', organization_id)
-          .where('key', '=', key)
-          .where('digest', '=', digest)
-          .execute();
-      await noteReleases(transaction, digests, clock.wallMs());
-    });
-    await images.settle(digests);
+    for (const [organizationId, ofOne] of Map.groupBy(rows, (row) => row.organization_id)) {
+      const digests = ofOne.map(({ digest }) => digest);
+      await db.transaction().execute(async (transaction) => {
+        await lockNames(transaction, organizationId);
+        for (const { key, digest } of ofOne)
+          await transaction
+            .deleteFrom('image_steps')
+            .where('organization_id', '=', organizationId)
+            .where('key', '=', key)
+            .where('digest', '=', digest)
+            .execute();
+        await noteReleases(transaction, digests, clock.wallMs());
+      });
+      await images.settle(digests);
+    }
   }
 }
 
-/** `rows` begin with the one that was used last. */
+/** Stores the result of a step. Returns the digests of former results. */
+export async function putStep(transaction: Database, row: ImageStepTable): Promise<string[]> {
+  const { organization_id, key, digest, size_bytes, last_used_at } = row;
+  await lockNames(transaction, organization_id);
+  const former = await transaction
+    .selectFrom('image_steps')
+    .select('digest')
+    .where('organization_id', '=', organization_id)
+    .where('key', '=', key)
+    .where('digest', '!=', digest)
+    .execute();
+  await transaction
+    .insertInto('image_steps')
+    .values(row)
+    .onConflict((conflict) =>
+      conflict.columns(['organization_id', 'key']).doUpdateSet({ digest, size_bytes, last_used_at }),
+    )
+    .execute();
+  const digests = former.map((each) => each.digest);
+  await noteReleases(transaction, digests, last_used_at);
+  return digests;
+}
+
+/** Selects what does not fit in the limits. `rows` begin with the one that was used last. */
 function selectOverLimit<T extends CachedImage>(rows: readonly T[], named: ReadonlySet<string>): T[] {
   const counted = new Set(named);
   let bytes = 0;
   return rows.filter(({ digest, size_bytes }, index) => {
-    if (!counted.has(digest)) bytes += size_bytes;
+    if (index >= MAX_ROWS) return true;
+    if (counted.has(digest)) return false;
+    // One that is too large must not cost those that fit.
+    if (bytes + size_bytes > MAX_STEP_BYTES) return true;
+    bytes += size_bytes;
     counted.add(digest);
-    return index >= MAX_ROWS || (bytes > MAX_STEP_BYTES && !named.has(digest));
+    return false;
   });
 }

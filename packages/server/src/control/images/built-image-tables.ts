@@ -3,7 +3,7 @@ import type { BuildState, ErrorCode } from '@coppice/contract';
 /** An image that an organization has built from steps, by its name. */
 export interface BuiltImageTable {
   organization_id: string;
-  /** The team of the first build with the name. */
+  /** The team of the last build with the name. */
   team_id: string;
   /** `built/name:tag` */
   name: string;

@@ -63,6 +63,7 @@ async function createBuilds(db: Kysely<unknown>): Promise<void> {
     db,
   );
   await sql`CREATE INDEX image_builds_unclean ON image_builds (created_at, id) WHERE NOT cleaned`.execute(db);
+  await sql`CREATE INDEX image_builds_by_end ON image_builds (ended_at) WHERE cleaned`.execute(db);
   await sql`
     CREATE TABLE image_build_events (
       build_id text NOT NULL REFERENCES image_builds (id) ON DELETE CASCADE,

@@ -15,7 +15,7 @@ import {
   type ImageReference,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
+import { KeyedQueue } from '../../lib/waiting/keyed-queue.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import type { Database } from '../db/database.ts';
@@ -34,10 +34,18 @@ export interface BuiltImagesParts {
   log: Logger;
 }
 
+/** The caller who changes what a name stands for. */
+interface Change {
+  reach: Reach;
+  by: AuditActor;
+}
+
 export class BuiltImages {
   readonly #parts: BuiltImagesParts;
-  /** Names and releases one after another: an image that gets a name must not be released meanwhile. */
-  readonly #queue = new SerialQueue();
+  /** By digest: an image that gets a name must not be released meanwhile. */
+  readonly #queue = new KeyedQueue();
+  /** Digests that builds are about to use, and how many. */
+  readonly #held = new Map<string, number>();
 
   constructor(parts: BuiltImagesParts) {
     this.#parts = parts;
@@ -63,24 +71,26 @@ export class BuiltImages {
     return listNames(this.#parts.db, organizationId);
   }
 
-  /** Throws if a build of this caller may not end with the name: see `checkName`. */
-  async checkName(reach: Reach, name: string): Promise<void> {
-    await checkName(this.#parts.db, reach, name);
+  /** Throws if a build of this caller may not end with the name: see `checkName`; or `rate_limited`, after too many. */
+  async checkName({ reach, by }: Change, name: string): Promise<void> {
+    const { db, audit } = this.#parts;
+    await audit.requireRoom(db, { organizationId: reach.organizationId, by });
+    await checkName(db, reach, name);
   }
 
   /**
-   * Returns the stored bytes that count for an organization: of images with a name or about to get one, and of any that its
-   * sandboxes or snapshots still hold.
+   * Returns the stored bytes that count for an organization: of images with a name or about to get one, and of those given up
+   * that its sandboxes or snapshots still hold.
    */
   async usedBytes(organizationId: string): Promise<number> {
     const owned = await this.#parts.runner.listOwned({ organization: organizationId });
     return owned
-      .filter(({ kept, released, linked }) => kept || released || linked)
+      .filter(({ kept, released }) => kept || released)
       .reduce((sum, { size_bytes }) => sum + size_bytes, 0);
   }
 
   /** Throws `image_not_found` if there is none. Sandboxes of the image keep it. */
-  async delete({ reach, by }: { reach: Reach; by: AuditActor }, image: string): Promise<void> {
+  async delete({ reach, by }: Change, image: string): Promise<void> {
     const { db, audit, clock } = this.#parts;
     const { organizationId } = reach;
     const { name } = parseBuiltName(image);
@@ -95,12 +105,29 @@ export class BuiltImages {
     await this.settle([row.digest]);
   }
 
-  /** Protects an image from eviction, and lets `name` give it a name. Throws `unavailable` if it is not stored any more. */
+  /** Protects an image from eviction. Throws {@link ImageGone} if it is not stored any more. */
+  async keep(organizationId: string, digest: string): Promise<void> {
+    if (!(await this.#parts.runner.keep(digest, organizationId, true))) throw new ImageGone();
+  }
+
+  /** Protects an image from eviction, and lets `name` give it a name. Throws {@link ImageGone} if it is not stored any more. */
   keepAndName<T>(organizationId: string, digest: string, name: () => Promise<T>): Promise<T> {
-    return this.#queue.run(async () => {
-      if (await this.#parts.runner.keep(digest, organizationId, true)) return name();
-      throw new AppError('unavailable', 'the image was removed before it got its name; build again');
+    return this.#queue.run(digest, async () => {
+      await this.keep(organizationId, digest);
+      return name();
     });
+  }
+
+  /** Until the result is disposed, the image is not given up, whatever becomes of its name and its steps. */
+  hold(digest: string): Disposable {
+    this.#held.set(digest, (this.#held.get(digest) ?? 0) + 1);
+    return {
+      [Symbol.dispose]: () => {
+        const left = (this.#held.get(digest) ?? 0) - 1;
+        if (left > 0) this.#held.set(digest, left);
+        else this.#held.delete(digest);
+      },
+    };
   }
 
   /** Gives up those of the images that nothing stands for. Never throws: what fails stays noted, if it was. */
@@ -120,15 +147,25 @@ export class BuiltImages {
       await this.#settle(digest);
   }
 
-  /** Gives up the images that are noted. Throws if the runner does not answer. */
-  async settleNoted(): Promise<void> {
+  /** Gives up the images that are noted. Throws at its end if some could not be given up. */
+  async settleNoted(stop: AbortSignal): Promise<void> {
     const rows = await this.#parts.db
       .selectFrom('image_releases')
       .select('digest')
       .orderBy('noted_at')
       .limit(MAX_PENDING)
       .execute();
-    for (const { digest } of rows) await this.#settle(digest);
+    let failure: { error: unknown } | undefined;
+    for (const { digest } of rows) {
+      if (stop.aborted) return;
+      try {
+        await this.#settle(digest);
+      } catch (error) {
+        failure ??= { error };
+        await this.#moveBack(digest);
+      }
+    }
+    if (failure !== undefined) throw failure.error;
   }
 
   /**
@@ -140,7 +177,7 @@ export class BuiltImages {
     const kept = (await runner.listOwned({})).filter((image) => image.kept && !image.released);
     for (const { digest, organization, build } of kept) {
       if (isBusy(build)) continue;
-      await this.#queue.run(async () => {
+      await this.#queue.run(digest, async () => {
         if ((await findStanding(db, digest)) === 'name' || isBusy(build)) return;
         log.warn({ digest, organization, build }, 'a built image has no name: it is part of the cache now');
         await runner.keep(digest, organization, false);
@@ -150,12 +187,33 @@ export class BuiltImages {
 
   #settle(digest: string): Promise<void> {
     const { db, runner } = this.#parts;
-    return this.#queue.run(async () => {
+    return this.#queue.run(digest, async () => {
+      if (this.#held.has(digest)) return;
+      const note = await db
+        .selectFrom('image_releases')
+        .select('noted_at')
+        .where('digest', '=', digest)
+        .executeTakeFirst();
       const standing = await findStanding(db, digest);
       if (standing === undefined) await runner.release(digest);
       else if (standing === 'step') await this.#expose(digest);
-      await db.deleteFrom('image_releases').where('digest', '=', digest).execute();
+      if (note === undefined) return;
+      await db
+        .deleteFrom('image_releases')
+        .where('digest', '=', digest)
+        .where('noted_at', '=', note.noted_at)
+        .execute();
     });
+  }
+
+  /** Lets the notes behind this one go first, which may be of images that can be given up. */
+  async #moveBack(digest: string): Promise<void> {
+    const { db, clock } = this.#parts;
+    await db
+      .updateTable('image_releases')
+      .set({ noted_at: clock.wallMs() })
+      .where('digest', '=', digest)
+      .execute();
   }
 
   /** Lets the runner evict an image that only builds begin with. */
@@ -167,6 +225,13 @@ export class BuiltImages {
       .where('digest', '=', digest)
       .executeTakeFirst();
     if (row !== undefined) await runner.keep(digest, row.organization_id, false);
+  }
+}
+
+/** The runner does not store an image any more that a build was about to use. */
+export class ImageGone extends AppError {
+  constructor() {
+    super('unavailable', 'the image was removed before it got its name; build again');
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The names of built images in SQL. A change takes the organization's lock of names, so that the limits hold and no name is
- * given twice. An image that loses its name is noted in the same transaction: `BuiltImages` gives it up later.
+ * The names of built images in SQL. A change takes the organization's lock of names, so that the limits hold and no two changes
+ * wait for each other. An image that loses its name is noted in the same transaction: `BuiltImages` gives it up later.
  */
 import { AppError } from '@coppice/contract';
 import { sql } from 'kysely';
@@ -42,7 +42,11 @@ export async function checkName(
   );
 }
 
-/** Gives an image its name. Returns the digest that the name stood for, if it was another one. Throws as {@link checkName}. */
+/**
+ * Gives an image its name, which belongs to the team of this build from now on: a key that is limited to another team must not
+ * put another image under a name that this team relies on. Returns the digest that the name stood for, if it was another one. Throws as
+ * {@link checkName}.
+ */
 export async function takeName(
   transaction: Database,
   reach: Reach,
@@ -50,13 +54,12 @@ export async function takeName(
 ): Promise<string | undefined> {
   await lockNames(transaction, row.organization_id);
   const former = await checkName(transaction, reach, row.name);
-  const { digest, size_bytes, built_at } = row;
-  // The team stays that of the first build: another team's key must not take a name away from it.
+  const { team_id, digest, size_bytes, built_at } = row;
   await transaction
     .insertInto('built_images')
     .values(row)
     .onConflict((conflict) =>
-      conflict.columns(['organization_id', 'name']).doUpdateSet({ digest, size_bytes, built_at }),
+      conflict.columns(['organization_id', 'name']).doUpdateSet({ team_id, digest, size_bytes, built_at }),
     )
     .execute();
   if (former === undefined || former.digest === digest) return undefined;
@@ -86,7 +89,7 @@ export async function dropName(
   return row;
 }
 
-/** Notes images that may have nothing any more that stands for them. */
+/** Notes images that may have nothing any more that stands for them. Call with the lock of their organization's names. */
 export async function noteReleases(
   transaction: Database,
   digests: readonly string[],
@@ -96,7 +99,12 @@ export async function noteReleases(
   await transaction
     .insertInto('image_releases')
     .values([...new Set(digests)].map((digest) => ({ digest, noted_at })))
-    .onConflict((conflict) => conflict.doNothing())
+    // Another value than before: whoever settles the former note must not delete this one.
+    .onConflict((conflict) =>
+      conflict.column('digest').doUpdateSet({
+        noted_at: sql<number>`greatest(excluded.noted_at, image_releases.noted_at + 1)`,
+      }),
+    )
     .execute();
 }
 
@@ -128,7 +136,8 @@ function requireTeam({ onlyTeamId }: Reach, { name, team_id }: BuiltImageTable):
   );
 }
 
-async function lockNames(transaction: Database, organizationId: string): Promise<void> {
+/** Until the end of the transaction, no other changes what stands for the images of the organization. */
+export async function lockNames(transaction: Database, organizationId: string): Promise<void> {
   await sql`
     SELECT pg_advisory_xact_lock(hashtextextended(${`coppice-built-images:${organizationId}`}, 0))`.execute(
     transaction,

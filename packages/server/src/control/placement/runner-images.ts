@@ -9,8 +9,8 @@ import {
 } from '../../lib/protocol/runner-protocol.ts';
 import { get, send, vmPath, type RunnerConnection } from './runner-connection.ts';
 
-/** The runner reads all files of the guest, and packs them with those of the image. */
-const COMMIT_DEADLINE_MS = 20 * 60_000;
+/** The runner reads all files of the guest and packs them with those of the image: at most 15 minutes each, and turns before them. */
+const COMMIT_DEADLINE_MS = 40 * 60_000;
 const RELEASE_DEADLINE_MS = 30_000;
 
 export class RunnerImages {

@@ -4,8 +4,9 @@ import { once } from 'node:events';
 import http2, { type ClientHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { connect, type AddressInfo, type Server } from 'node:net';
 import { after, before, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
-import { readGuestLayer } from './guest-layer.ts';
+import { readGuestLayer, type GuestPace } from './guest-layer.ts';
 
 let answer: (stream: ServerHttp2Stream) => void;
 let agent: ClientHttp2Session;
@@ -30,12 +31,12 @@ after(() => {
   guest.close();
 });
 
-async function read(signal = AbortSignal.timeout(20_000)): Promise<string> {
+async function read(signal = AbortSignal.timeout(20_000), pace?: GuestPace): Promise<string> {
   const session = {
     request: (headers: http2.OutgoingHttpHeaders) => agent.request(headers, { endStream: false }),
   };
   const chunks: Buffer[] = [];
-  for await (const chunk of readGuestLayer(session, signal)) chunks.push(chunk);
+  for await (const chunk of readGuestLayer(session, signal, pace)) chunks.push(chunk);
   return Buffer.concat(chunks).toString();
 }
 
@@ -49,8 +50,8 @@ function sendWith(outcome: string | undefined): (stream: ServerHttp2Stream) => v
   };
 }
 
-async function refused(code: AppError['code'], pattern: RegExp): Promise<void> {
-  await assert.rejects(read(), (error) => {
+async function refused(code: AppError['code'], pattern: RegExp, work = read()): Promise<void> {
+  await assert.rejects(work, (error) => {
     assert(error instanceof AppError, String(error));
     assert.equal(error.code, code, error.message);
     assert.match(error.message, pattern);
@@ -88,4 +89,48 @@ test('a guest that refuses, breaks off or answers nonsense gives an error', asyn
 test('a caller that leaves does not wait for a silent guest', async () => {
   answer = (stream) => stream.respond({ ':status': 200 });
   await assert.rejects(read(AbortSignal.timeout(200)), { name: 'TimeoutError' });
+});
+
+test('a guest that sends a byte now and then is given up, and one that sends enough is not', async () => {
+  const pace = { silenceMs: 10_000, graceMs: 300, bytesPerSecond: 1000 };
+  const sendEvery20Ms = (bytes: number): void => {
+    answer = (stream) => {
+      stream.respond({ ':status': 200 });
+      const sending = setInterval(() => stream.write('x'.repeat(bytes)), 20);
+      stream.once('close', () => clearInterval(sending));
+    };
+  };
+  sendEvery20Ms(1);
+  await refused('guest_unreachable', /too slow: it sent \d+ bytes/u, read(undefined, pace));
+  sendEvery20Ms(1000);
+  await assert.rejects(read(AbortSignal.timeout(2000), pace), { name: 'TimeoutError' });
+});
+
+test('the time that the reader takes does not count as time of the guest', async () => {
+  const pace = { silenceMs: 10_000, graceMs: 100, bytesPerSecond: 1000 };
+  answer = (stream) => {
+    stream.respond({ ':status': 200 }, { waitForTrailers: true });
+    stream.once('wantTrailers', () => stream.sendTrailers({ 'layer-outcome': 'whole' }));
+    stream.write('a');
+    setTimeout(() => stream.end('b'), 50);
+  };
+  const session = {
+    request: (headers: http2.OutgoingHttpHeaders) => agent.request(headers, { endStream: false }),
+  };
+  const chunks: Buffer[] = [];
+  for await (const chunk of readGuestLayer(session, AbortSignal.timeout(20_000), pace)) {
+    chunks.push(chunk);
+    await delay(300);
+  }
+  assert.equal(Buffer.concat(chunks).toString(), 'ab');
+});
+
+test('what a guest says becomes part of an error without control characters, and cut', async () => {
+  answer = (stream) => {
+    stream.respond({ ':status': 409 });
+    stream.end('{"message": "a\\u0000b\\u001b[2J\\ud800c"}');
+  };
+  await refused('invalid_state', /cannot be read: a\u{FFFD}b\u{FFFD}\[2J\u{FFFD}c$/u);
+  answer = sendWith(`\u0085${'x'.repeat(2000)}`);
+  await refused('invalid_state', /image: \u{FFFD}x{499}$/u);
 });

@@ -1,26 +1,40 @@
 /** Reads what a VM's guest has changed in its image. The guest is hostile: any bytes may come, and at any pace. */
 import http2 from 'node:http2';
 import { AppError } from '@coppice/contract';
+import { plainText } from '../../lib/text/plain-text.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 
 const PATH = '/layer';
-/** How long the guest may send nothing. It first freezes its programs, which takes seconds at most. */
-const SILENCE_MS = 60_000;
+const MIB = 1024 ** 2;
 const MAX_ANSWER_BYTES = 4096;
+const MAX_REASON = 500;
 const OUTCOME = 'layer-outcome';
 const WHOLE = 'whole';
+
+/** How slow a guest may be. Only the time in which this process waits for it counts. */
+export interface GuestPace {
+  /** How long it may send nothing. It first freezes its programs, which takes seconds at most. */
+  silenceMs: number;
+  /** How long it may send less than `bytesPerSecond` on average. */
+  graceMs: number;
+  bytesPerSecond: number;
+}
+
+/** An ordinary guest sends tens of MiB a second, and small files some thousand a second. */
+const PACE: GuestPace = { silenceMs: 60_000, graceMs: 30_000, bytesPerSecond: MIB };
 
 /** Yields the archive. Throws `guest_unreachable` or `invalid_state` unless the guest says at its end that it is whole. */
 export async function* readGuestLayer(
   session: Pick<AgentSession, 'request'>,
   signal: AbortSignal,
+  pace = PACE,
 ): AsyncGenerator<Buffer> {
   const stream = session.request({ ':method': 'GET', ':path': PATH });
   const cancel = (): void => stream.close(http2.constants.NGHTTP2_CANCEL);
   signal.addEventListener('abort', cancel, { once: true });
   let isSilent = false;
-  stream.setTimeout(stretched(SILENCE_MS), () => {
+  stream.setTimeout(stretched(pace.silenceMs), () => {
     isSilent = true;
     cancel();
   });
@@ -31,7 +45,7 @@ export async function* readGuestLayer(
   try {
     const status = await statusOf(stream);
     if (status !== 200) throw await refusalOf(stream);
-    for await (const chunk of stream as AsyncIterable<Buffer>) yield chunk;
+    yield* inTime(stream as AsyncIterable<Buffer>, pace);
   } catch (error) {
     signal.throwIfAborted();
     if (isSilent || !(error instanceof AppError)) throw brokenOff(error);
@@ -45,8 +59,25 @@ export async function* readGuestLayer(
   if (typeof outcome !== 'string') throw brokenOff(undefined);
   throw new AppError(
     'invalid_state',
-    `the files of the sandbox cannot become an image: ${outcome.slice(0, 500)}`,
+    `the files of the sandbox cannot become an image: ${plainText(outcome, MAX_REASON)}`,
   );
+}
+
+/** Throws if the guest sends something again and again, but too little. */
+async function* inTime(
+  chunks: AsyncIterable<Buffer>,
+  { graceMs, bytesPerSecond }: GuestPace,
+): AsyncGenerator<Buffer> {
+  let bytes = 0;
+  let waitedMs = 0;
+  let sinceMs = performance.now();
+  for await (const chunk of chunks) {
+    waitedMs += performance.now() - sinceMs;
+    bytes += chunk.length;
+    if (waitedMs > stretched(graceMs + (bytes * 1000) / bytesPerSecond)) throw tooSlow(bytes, waitedMs);
+    yield chunk;
+    sinceMs = performance.now();
+  }
 }
 
 function statusOf(stream: http2.ClientHttp2Stream): Promise<number> {
@@ -64,8 +95,26 @@ async function refusalOf(stream: http2.ClientHttp2Stream): Promise<AppError> {
     text += chunk.toString('utf8');
     if (text.length > MAX_ANSWER_BYTES) break;
   }
-  const reason = /"message":\s*"((?:[^"\\]|\\.){0,500})"/u.exec(text)?.[1] ?? 'the agent gave no reason';
-  return new AppError('invalid_state', `the files of the sandbox cannot be read: ${reason}`);
+  const found = /"message":\s*("(?:[^"\\]|\\.){0,500}")/u.exec(text)?.[1];
+  const reason = found === undefined ? undefined : tryParse(found);
+  const told = typeof reason === 'string' ? plainText(reason, MAX_REASON) : 'the agent gave no reason';
+  return new AppError('invalid_state', `the files of the sandbox cannot be read: ${told}`);
+}
+
+function tryParse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function tooSlow(bytes: number, waitedMs: number): AppError {
+  const seconds = Math.round(waitedMs / 1000);
+  return new AppError(
+    'guest_unreachable',
+    `the agent in the sandbox is too slow: it sent ${bytes} bytes of its files in ${seconds} s`,
+  );
 }
 
 function brokenOff(cause: unknown): AppError {

@@ -43,7 +43,7 @@ export class VmImages {
     const session = await driver.session();
     const image = await this.#parts.images.build({
       base: digestOf(driver.info),
-      organization: request.organization,
+      owner: { organization: request.organization, build: request.build },
       config: request.config,
       isKept: request.kept,
       openLayer: (signal) => readGuestLayer(session, signal),

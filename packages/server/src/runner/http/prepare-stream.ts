@@ -14,7 +14,6 @@ export function toWire(image: StoredImage, shapes: readonly ReadyShape[]): Prepa
     prepared_at: image.preparedAt.toISOString(),
     status: 'ready',
     shapes: [...shapes],
-    ...(image.owner !== undefined && { owner: image.owner }),
   };
 }
 

@@ -15,10 +15,12 @@ import {
   EventPlace,
   ForkVm,
   KeepImage,
+  OwnedImagesQuery,
   PrepareImage,
   RestoreVm,
   RollbackVm,
   VmShape,
+  type OwnedImagesPage,
   type RunnerStatus,
 } from '../../lib/protocol/runner-protocol.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
@@ -141,6 +143,7 @@ const ROUTES: readonly Route[] = [
   [['GET'], '/events', ({ spool }, { stream }) => streamEvents(stream, spool)],
   [['POST'], '/events/ack', acknowledgeEvents],
   [['GET'], '/images', listImages],
+  [['GET'], '/images/owned', listOwnedImages],
   [['POST'], '/images/prepare', prepareImage],
   [['GET'], '/images/:digest', readImage],
   [['POST'], '/images/:digest/keep', keepImage],
@@ -264,6 +267,26 @@ function listImages({ images, plan }: RouteParts, { stream }: Exchange): void {
     200,
     images.list().map((image) => toWire(image, plan.listReady(image))),
   );
+}
+
+async function listOwnedImages({ images, plan }: RouteParts, { stream, url }: Exchange): Promise<void> {
+  const query = OwnedImagesQuery.parse(Object.fromEntries(url.searchParams));
+  const page = await images.listOwned(query);
+  const answer: z.infer<typeof OwnedImagesPage> = {
+    images: page.images.map((image) => ({
+      digest: image.digest,
+      organization: image.owner.organization,
+      build: image.owner.build,
+      size_bytes: image.sizeBytes,
+      prepared_at: image.preparedAt.toISOString(),
+      kept: image.isKept,
+      released: image.isReleased,
+      linked: image.isLinked,
+      shapes: plan.listReady(image),
+    })),
+    next: page.next,
+  };
+  respondJson(stream, 200, answer);
 }
 
 /** Joins the stream with one to the agent, for one of the `allowed` routes below `prefix`. */

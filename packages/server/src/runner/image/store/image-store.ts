@@ -20,7 +20,7 @@ import {
 } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { untilAborted } from '../../../lib/waiting/deadline.ts';
-import type { ImageAccess } from '../../../lib/protocol/runner-protocol.ts';
+import type { ImageAccess, OwnedImagesQuery } from '../../../lib/protocol/runner-protocol.ts';
 import { imageKey, type CacheLeases } from '../../cache/cache-leases.ts';
 import { DEFAULT_IMAGE_LIMITS, type ImageLimits } from '../layers/image-limits.ts';
 import type {
@@ -33,7 +33,7 @@ import type {
 import { LocalImages } from '../local/local-images.ts';
 import { joinLayouts, type BuiltinImage } from '../source/oci-source.ts';
 import { compressedBytes } from '../source/manifest.ts';
-import { builtReference, buildLayeredImage, type LayeredBuild } from './layered-image.ts';
+import { builtReference, buildLayeredImage, type BuildTurns, type LayeredBuild } from './layered-image.ts';
 import { prepareImage } from './preparation.ts';
 import { ProgressMeter } from '../layers/progress-meter.ts';
 import { proveImage } from '../source/pull.ts';
@@ -43,7 +43,8 @@ import { SYSTEM_CERTIFICATES } from '../../../lib/tls/trust.ts';
 import { ImageResolver, formatPinned } from '../source/resolver.ts';
 import { Slots } from '../../../lib/waiting/slots.ts';
 import { UnpackPlaces, type UnpackPlacesOptions } from '../unpacking/unpack-places.ts';
-import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
+import { listOwned, type OwnedPage } from './owned-images.ts';
+import { StoredImages, newestHolders, type ImageEntry } from './stored-images.ts';
 
 export interface ImageStoreOptions extends RegistrySettings {
   /** Directory of this store only; one process at a time may use it. */
@@ -59,6 +60,13 @@ export interface ImageStoreOptions extends RegistrySettings {
   onStored?: () => void;
   log: Logger;
 }
+
+/** One at a time for each organization. Each may have a layer on disk. */
+const MAX_BUILDS = 16;
+const MAX_WAITING_BUILDS = 256;
+const MAX_WAITING_BUILDS_OF_OWNER = 32;
+/** Guests that send their layers at once. */
+const MAX_RECEIVING = 4;
 
 interface Flight {
   info: PreparingImage;
@@ -84,6 +92,16 @@ interface Parts {
 export class ImageStore implements AsyncDisposable {
   readonly #parts: Parts;
   readonly #slots: Slots;
+  readonly #builds = new Slots('builds of images from steps', {
+    maxRunning: MAX_BUILDS,
+    maxRunningOfOwner: 1,
+    maxWaiting: MAX_WAITING_BUILDS,
+    maxWaitingOfOwner: MAX_WAITING_BUILDS_OF_OWNER,
+  });
+  readonly #receiving = new Slots('layers of sandboxes', {
+    maxRunning: MAX_RECEIVING,
+    maxWaiting: MAX_BUILDS,
+  });
   readonly #flights = new Map<string, Flight>();
 
   private constructor(parts: Parts) {
@@ -156,7 +174,10 @@ export class ImageStore implements AsyncDisposable {
     return describe(entry, reference);
   }
 
-  /** Makes an image of a stored one and of a layer above it, which belongs to one organization. */
+  /**
+   * Makes an image of a stored one and of a layer above it, which belongs to one organization. Waits for the other builds
+   * of the organization. Neither that nor the guest takes a slot from preparations.
+   */
   async build(request: LayeredBuild): Promise<StoredImage> {
     const { images, places, limits, closing, leases, onStored, log } = this.#parts;
     using lease = leases.open();
@@ -169,10 +190,15 @@ export class ImageStore implements AsyncDisposable {
       );
     lease.add(imageKey(base.digest));
     const signal = AbortSignal.any([closing.signal, request.signal]);
-    const build = () => buildLayeredImage(base, { ...request, signal }, { images, places, limits });
-    const entry = await this.#slots.run(signal, build, request.organization);
+    const { organization } = request.owner;
+    const turns: BuildTurns = {
+      receive: (work) => this.#receiving.run(signal, work, organization),
+      make: (work) => this.#slots.run(signal, work, organization),
+    };
+    const build = () => buildLayeredImage(base, { ...request, signal }, { images, places, limits, turns });
+    // An image that was given up in the last moment goes in the sweep.
+    const entry = await this.#builds.run(signal, build, organization).finally(onStored);
     log.info({ image: entry.digest, base: base.digest, size_bytes: entry.sizeBytes }, 'image built');
-    onStored();
     return describe(entry, builtReference(entry.digest));
   }
 
@@ -187,12 +213,9 @@ export class ImageStore implements AsyncDisposable {
   async keep(digest: string, organization: string, isKept: boolean): Promise<boolean> {
     const { images, onStored } = this.#parts;
     const entry = images.find(digest);
-    if (entry?.owner !== organization) return false;
-    if (isKept) await images.restore(entry, { isKept });
-    else {
-      await images.exposeToEviction(entry);
-      onStored();
-    }
+    if (entry?.owner?.organization !== organization) return false;
+    await images.keep(entry, isKept);
+    if (!isKept) onStored();
     return true;
   }
 
@@ -211,17 +234,16 @@ export class ImageStore implements AsyncDisposable {
     return describe(entry, reference);
   }
 
-  /** Returns one row for each reference that points to a stored image now. */
+  /** Returns one row for each reference that points to a stored image now. Images with an owner are left out. */
   list(): StoredImage[] {
-    const rows: StoredImage[] = [];
-    for (const entry of this.#parts.images.values()) {
-      if (entry.isReleased) continue;
-      for (const name of entry.references.keys()) {
-        if (newestHolder(this.#parts.images.values(), name) !== entry) continue;
-        rows.push(describeNamed(entry, name));
-      }
-    }
+    const shared = [...this.#parts.images.values()].filter(({ owner }) => owner === undefined);
+    const rows = Array.from(newestHolders(shared), ([name, entry]) => describeNamed(entry, name));
     return rows.sort((a, b) => (a.reference < b.reference ? -1 : 1));
+  }
+
+  listOwned(asked: OwnedImagesQuery): Promise<OwnedPage> {
+    const { images, leases } = this.#parts;
+    return listOwned(images, leases, asked);
   }
 
   /** Lists the images that are pulled, flattened or wait for a slot. */
@@ -367,7 +389,7 @@ function describe(entry: ImageEntry, reference: ImageReference): StoredImage {
 }
 
 function describeNamed(entry: ImageEntry, name: string): StoredImage {
-  const { digest, path, sizeBytes, config, preparedAt, owner } = entry;
+  const { digest, path, sizeBytes, config, preparedAt } = entry;
   const reference = `${name.replace(/@.*$/u, '')}@${digest}`;
-  return { reference, digest, path, sizeBytes, config, preparedAt, owner };
+  return { reference, digest, path, sizeBytes, config, preparedAt };
 }

@@ -22,8 +22,6 @@ export interface StoredImage {
   sizeBytes: number;
   config: ImageConfig;
   preparedAt: Date;
-  /** The organization that has built it; undefined for images that are fetched or imported. */
-  owner?: string | undefined;
 }
 
 /** An image that is being pulled or flattened now. */

@@ -1,16 +1,22 @@
 /** Images of a stored one and a layer of a guest, with the real programs, and hostile layers. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { cpSync, linkSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, parseImageReference, type ErrorCode } from '@coppice/contract';
 import { writeTar, type LayerEntry } from '../../../../../../e2e/fixtures/images/oci-layout.ts';
-import { CacheLeases } from '../../cache/cache-leases.ts';
+import { pino } from 'pino';
+import type { OwnedImagesQuery } from '../../../lib/protocol/runner-protocol.ts';
+import { CacheLeases, imageKey } from '../../cache/cache-leases.ts';
 import { assertNothingLeft, prepare, StoreSite } from '../testing/store-site.ts';
+import { makeUnpacking } from '../testing/unpacking.ts';
 import type { ImageStore } from './image-store.ts';
 import type { StoredImage } from './image-store.types.ts';
 import type { LayeredBuild } from './layered-image.ts';
+import { listOwned } from './owned-images.ts';
+import { StoredImages } from './stored-images.ts';
 
 const MIB = 1024 ** 2;
 
@@ -51,7 +57,7 @@ async function buildAbove(
   const base = await prepare(store, `${site.registry.name}/test/base:1`);
   return store.build({
     base: base.digest,
-    organization: 'org1',
+    owner: { organization: 'org1', build: 'build1' },
     config: { env: { A: 'b' }, user: '1000', workdir: '/d' },
     openLayer: () => (Buffer.isBuffer(layer) ? chunksOf(layer) : layer),
     maxLayerBytes: 16 * MIB,
@@ -92,8 +98,8 @@ test('only its organization finds an image that was built, also after a restart,
     await using store = await site.openStore({ directory, leases });
     const layer = await archiveOf([{ path: 'x' }]);
     ({ digest } = await buildAbove(store, layer));
-    const other = await buildAbove(store, layer, { organization: 'org2' });
-    assert.notEqual(other.digest, digest);
+    const again = await buildAbove(store, layer);
+    assert.notEqual(again.digest, digest, 'no two builds share an image, not even of the same content');
   }
   await using store = await site.openStore({ directory, leases });
   const reference = parseImageReference(`built/app:1@${digest}`);
@@ -103,10 +109,186 @@ test('only its organization finds an image that was built, also after a restart,
   await refused(store.prepare(reference), 'image_not_found', /no built image/u);
   assert.equal(await store.release(digest), true);
   await refused(store.prepare(reference, { organization: 'org1' }), 'image_not_found', /no built image/u);
+});
+
+test('images that were built are in a list of their own, by organization and build, with what holds their files', async () => {
+  const leases = new CacheLeases();
+  const directory = mkdtempSync(join(site.root, 'store-'));
+  await using store = await site.openStore({ directory, leases });
+  const layer = await archiveOf([{ path: 'x' }]);
+  const first = await buildAbove(store, layer);
+  const second = await buildAbove(store, layer, {
+    owner: { organization: 'org1', build: 'build2' },
+    isKept: false,
+  });
+  const other = await buildAbove(store, layer, { owner: { organization: 'org2', build: 'build3' } });
   assert.deepEqual(
-    store.list().filter((image) => image.digest === digest),
-    [],
+    store.list().map(({ reference }) => reference.replace(/^.*\/|@.*$/gu, '')),
+    ['base:1'],
   );
+  const list = async (asked: OwnedImagesQuery): Promise<string[]> =>
+    (await store.listOwned(asked)).images.map(({ digest }) => digest);
+  const all = [first, second, other].map(({ digest }) => digest).toSorted();
+  assert.deepEqual(await list({}), all);
+  assert.deepEqual(await list({ after: all[0] }), all.slice(1));
+  assert.deepEqual(await list({ build: 'build2' }), [second.digest]);
+  assert.deepEqual(await list({ organization: 'org2', build: 'build2' }), []);
+  const show = async (): Promise<unknown> => {
+    const { images } = await store.listOwned({ organization: 'org1' });
+    return Object.fromEntries(
+      images.map(({ digest, owner, isKept, isReleased, isLinked }) => [
+        digest,
+        { ...owner, isKept, isReleased, isLinked },
+      ]),
+    );
+  };
+  const org1 = { organization: 'org1', isReleased: false, isLinked: false };
+  const shown = {
+    [first.digest]: { ...org1, build: 'build1', isKept: true },
+    [second.digest]: { ...org1, build: 'build2', isKept: false },
+  };
+  assert.deepEqual(await show(), shown);
+  linkSync(first.path, join(site.root, 'capture'));
+  await store.release(first.digest);
+  using lease = leases.open();
+  lease.add(imageKey(second.digest));
+  assert.deepEqual(await show(), {
+    [first.digest]: { ...shown[first.digest], isReleased: true, isLinked: true },
+    [second.digest]: { ...shown[second.digest], isLinked: true },
+  });
+});
+
+test('the list of built images has pages', async () => {
+  const images = await StoredImages.open(mkdtempSync(join(site.root, 'store-')), pino({ level: 'silent' }));
+  const made = 501;
+  for (let number = 0; number < made; number += 1) {
+    const { path } = await images.makeStaging();
+    writeFileSync(join(path, 'image.squashfs'), 'x');
+    await images.publish(path, {
+      digest: `sha256:${String((number * 7919) % made).padStart(64, '0')}`,
+      sizeBytes: 1,
+      config: { env: {}, user: '', workdir: '' },
+      reference: { name: `built/image@${number}`, isAnonymous: false },
+      owner: { organization: 'org', build: number % 2 === 0 ? 'even' : 'odd' },
+    });
+  }
+  const count = async (asked: OwnedImagesQuery): Promise<[number, string | undefined]> => {
+    const page = await listOwned(images, new CacheLeases(), asked);
+    return [page.images.length, page.next];
+  };
+  const last = `sha256:${'499'.padStart(64, '0')}`;
+  assert.deepEqual(await count({}), [500, last]);
+  assert.deepEqual(await count({ after: last }), [1, undefined]);
+  assert.deepEqual(await count({ build: 'even' }), [251, undefined]);
+});
+
+test('a caller that leaves when its image is made, or is being published, gets none', async () => {
+  const leaving = new AbortController();
+  const unpacking = await makeUnpacking();
+  const enclose: typeof unpacking.enclose = async () => ({
+    cgroups: [],
+    // Runs when the image is made.
+    release: async () => leaving.abort(new Error('left')),
+  });
+  const layer = await archiveOf([{ path: 'x' }]);
+  {
+    await using store = await site.openStore();
+    await prepare(store, `${site.registry.name}/test/base:1`);
+    const directory = mkdtempSync(join(site.root, 'store-'));
+    cpSync(dirname(dirname(dirname([...store.stored.values()][0]!.path))), directory, { recursive: true });
+    await using late = await site.openStore({ directory, unpacking: { ...unpacking, enclose } });
+    await assert.rejects(buildAbove(late, layer, { signal: leaving.signal }), /left/u);
+    assert.deepEqual((await late.listOwned({})).images, []);
+  }
+  let sweeps = 0;
+  await using store = await site.openStore({ onStored: () => (sweeps += 1) });
+  const second = new AbortController();
+  await prepare(store, `${site.registry.name}/test/base:1`);
+  const publish = store.stored.publish.bind(store.stored);
+  store.stored.publish = async (...image) => {
+    second.abort(new Error('left late'));
+    return publish(...image);
+  };
+  sweeps = 0;
+  await assert.rejects(buildAbove(store, layer, { signal: second.signal }), /left late/u);
+  const { images } = await store.listOwned({});
+  assert.deepEqual([images.length, images[0]?.isReleased, sweeps], [1, true, 1]);
+});
+
+/** A layer that comes when the test says so. */
+class SlowLayer {
+  readonly opened = Promise.withResolvers<void>();
+  readonly #rest = Promise.withResolvers<Buffer>();
+  readonly #layer: Buffer;
+
+  constructor(layer: Buffer) {
+    this.#layer = layer;
+  }
+
+  open = async function* (this: SlowLayer): AsyncGenerator<Buffer> {
+    this.opened.resolve();
+    yield this.#layer.subarray(0, 100);
+    yield await this.#rest.promise;
+  }.bind(this);
+
+  end(): void {
+    this.#rest.resolve(this.#layer.subarray(100));
+  }
+}
+
+test('a slow guest holds up no image and no other organization, but the builds of its own', async () => {
+  await using store = await site.openStore({
+    limits: { maxConcurrentPreparations: 1, maxWaitingPreparations: 4 },
+  });
+  const layer = await archiveOf([{ path: 'x' }]);
+  await prepare(store, `${site.registry.name}/test/base:1`);
+  const start = (organization: string, slow: SlowLayer): Promise<StoredImage> =>
+    buildAbove(store, layer, { owner: { organization, build: 'b' }, openLayer: slow.open });
+  const names = ['org1', 'org2', 'org3', 'org4', 'org1', 'org5'];
+  const layers = names.map(() => new SlowLayer(layer));
+  const opened = layers.map((slow) => slow.opened.promise);
+  const isOpen = (index: number): Promise<boolean> =>
+    Promise.race([opened[index]!.then(() => true), delay(50, false)]);
+  const builds: Promise<StoredImage>[] = [];
+  for (const index of [0, 1, 2, 3]) {
+    builds.push(start(names[index]!, layers[index]!));
+    await opened[index];
+  }
+  builds.push(start('org1', layers[4]!), start('org5', layers[5]!));
+  await prepare(store, 'test/hello:1');
+  assert.deepEqual(
+    [await isOpen(4), await isOpen(5)],
+    [false, false],
+    'four at once, one of each organization',
+  );
+  layers[3]!.end();
+  await opened[5];
+  await builds[3];
+  assert.equal(await isOpen(4), false);
+  layers[0]!.end();
+  await builds[0];
+  await opened[4];
+  for (const slow of layers) slow.end();
+  const made = await Promise.all(builds);
+  assert.equal(new Set(made.map(({ digest }) => digest)).size, names.length);
+});
+
+test('a build that waits for another one of its organization asks no guest, and ends when its caller leaves', async () => {
+  await using store = await site.openStore();
+  const layer = await archiveOf([{ path: 'x' }]);
+  await prepare(store, `${site.registry.name}/test/base:1`);
+  const slow = new SlowLayer(layer);
+  const first = buildAbove(store, layer, { openLayer: slow.open });
+  await slow.opened.promise;
+  const leaving = new AbortController();
+  const waiting = new SlowLayer(layer);
+  const second = buildAbove(store, layer, { openLayer: waiting.open, signal: leaving.signal });
+  const isOpen = waiting.opened.promise.then(() => true);
+  assert.equal(await Promise.race([isOpen, delay(100, false)]), false);
+  leaving.abort(new Error('left'));
+  await assert.rejects(second, /left/u);
+  slow.end();
+  await first;
 });
 
 test('an image without a name is kept once it gets one, also one that is being removed, and for its organization alone', async () => {
@@ -121,8 +303,6 @@ test('an image without a name is kept once it gets one, also one that is being r
     assert.equal(store.stored.find(digest)?.isKept, false);
     await store.release(digest);
     assert.equal(await store.keep(digest, 'org1', true), true);
-    const again = await buildAbove(store, layer, { isKept: false });
-    assert.equal(again.digest, digest);
   }
   await using store = await site.openStore({ directory });
   const { isKept, isReleased } = store.stored.find(digest) ?? {};
@@ -169,7 +349,7 @@ test('an image over the room of its organization, and a guest that breaks off, l
   const directory = mkdtempSync(join(site.root, 'store-'));
   await using store = await site.openStore({ directory });
   const layer = await archiveOf([{ path: 'x', content: 'x' }]);
-  await refused(buildAbove(store, layer, { maxBytes: 100 }), 'capacity', /room for 100 more/u);
+  await refused(buildAbove(store, layer, { maxBytes: 100 }), 'capacity', /more than 100 bytes/u);
   async function* breaking(): AsyncGenerator<Buffer> {
     yield layer.subarray(0, 512);
     throw new AppError('guest_unreachable', 'the guest is gone');

@@ -35,12 +35,18 @@ const ImageRecord = z.object({
       anonymous: z.boolean().default(false),
     }),
   ),
-  /** The organization that owns an image built from steps. Absent for images that are fetched or imported. */
-  owner: z.string().optional(),
+  /** Of an image built from steps. Absent for images that are fetched or imported. */
+  owner: z.strictObject({ organization: z.string(), build: z.string() }).optional(),
   /** Whether such an image has a name. One without is what a step of a build left, and part of the cache. */
   kept: z.literal(true).optional(),
   released: z.literal(true).optional(),
 });
+
+/** The organization that owns an image built from steps, and the build that made it. */
+export interface ImageOwner {
+  organization: string;
+  build: string;
+}
 
 /** A stored image with all references that led to it. */
 export interface ImageEntry {
@@ -54,8 +60,8 @@ export interface ImageEntry {
   /** The references that were served to an anonymous caller: only these may serve one while the registry is down. */
   anonymous: Set<string>;
   lastUse: LastUse;
-  /** The organization that owns an image built from steps. */
-  owner: string | undefined;
+  /** Undefined for images that are fetched or imported. */
+  owner: ImageOwner | undefined;
   /** Set for such an image with a name: nothing can make it again, so it is not evicted. */
   isKept: boolean;
   /** Its owner has deleted it: nothing finds it, and it is removed as soon as no VM uses it. */
@@ -69,14 +75,19 @@ export interface NewReference {
 
 export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & {
   reference: NewReference;
-  owner?: string;
+  owner?: ImageOwner;
   isKept?: boolean;
 };
+
+/** An entry that has an owner. */
+export type OwnedEntry = ImageEntry & { owner: ImageOwner };
 
 export class StoredImages {
   readonly #imagesPath: string;
   readonly #stagingPath: string;
   readonly #entries = new Map<string, ImageEntry>();
+  /** Digests of the images with an owner, in order; undefined when it must be made again. */
+  #ownedDigests: string[] | undefined;
 
   private constructor(directory: string) {
     this.#imagesPath = join(directory, 'images');
@@ -153,13 +164,34 @@ export class StoredImages {
     await syncLater(this.#imagesPath);
     const entry = { ...made, lastUse: LastUse.read(target) };
     this.#entries.set(entry.digest, entry);
+    this.#ownedDigests = undefined;
     return entry;
   }
 
   /** Finds an image that this organization has built. */
-  findOwned(digest: string, owner: string): ImageEntry | undefined {
+  findOwned(digest: string, organization: string): ImageEntry | undefined {
     const entry = this.#entries.get(digest);
-    return entry?.owner === owner && !entry.isReleased ? entry : undefined;
+    return entry?.owner?.organization === organization && !entry.isReleased ? entry : undefined;
+  }
+
+  /** Yields the images with an owner in the order of their digests, those that are released too. */
+  *owned(after = ''): Generator<OwnedEntry> {
+    this.#ownedDigests ??= [...this.#entries.values()]
+      .filter(isOwned)
+      .map(({ digest }) => digest)
+      .sort();
+    for (const digest of this.#ownedDigests) {
+      const entry = digest > after ? this.#entries.get(digest) : undefined;
+      if (entry !== undefined && isOwned(entry)) yield entry;
+    }
+  }
+
+  /** Whether VMs or captures hold links to the file of the image, so that its bytes stay when it is removed. */
+  async isLinked(digest: string): Promise<boolean> {
+    const entry = this.#entries.get(digest);
+    // A file that cannot be read holds nothing up: its removal fails by itself.
+    const found = entry === undefined ? undefined : await stat(entry.path).catch(() => undefined);
+    return found !== undefined && found.nlink > 1;
   }
 
   /** Has a built image removed as soon as nothing uses it. Returns false if there is none. */
@@ -171,19 +203,11 @@ export class StoredImages {
     return true;
   }
 
-  /** Takes back a release: the image was built again. With `isKept`, it is not evicted from now on. */
-  async restore(entry: ImageEntry, { isKept }: { isKept: boolean }): Promise<void> {
-    if (!entry.isReleased && (entry.isKept || !isKept)) return;
-    // A released image has no name, whatever it was before.
-    entry.isKept = isKept || (entry.isKept && !entry.isReleased);
-    entry.isReleased = false;
-    await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
-  }
-
-  /** Lets a built image be evicted again: it has lost its name. */
-  async exposeToEviction(entry: ImageEntry): Promise<void> {
-    if (!entry.isKept) return;
-    entry.isKept = false;
+  /** Records that a built image has got a name, which takes back its release, or that it has lost it. */
+  async keep(entry: ImageEntry, isKept: boolean): Promise<void> {
+    if (entry.isKept === isKept && !(isKept && entry.isReleased)) return;
+    entry.isKept = isKept;
+    if (isKept) entry.isReleased = false;
     await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
   }
 
@@ -194,6 +218,7 @@ export class StoredImages {
     const trash = join(this.#stagingPath, `evicted-${name}-${process.hrtime.bigint()}`);
     renameSync(join(this.#imagesPath, name), trash);
     this.#entries.delete(digest);
+    this.#ownedDigests = undefined;
     await rm(trash, { recursive: true, force: true, maxRetries: 5 });
   }
 
@@ -213,8 +238,12 @@ export class StoredImages {
   }
 }
 
+function isOwned(entry: ImageEntry): entry is OwnedEntry {
+  return entry.owner !== undefined;
+}
+
 /** Returns the image that a reference pointed to last. */
-export function newestHolder(entries: Iterable<ImageEntry>, reference: string): ImageEntry | undefined {
+function newestHolder(entries: Iterable<ImageEntry>, reference: string): ImageEntry | undefined {
   let newest: ImageEntry | undefined;
   let newestAt = Number.NEGATIVE_INFINITY;
   for (const entry of entries) {
@@ -224,6 +253,17 @@ export function newestHolder(entries: Iterable<ImageEntry>, reference: string): 
     newestAt = at;
   }
   return newest;
+}
+
+/** Finds the image that each reference pointed to last. */
+export function newestHolders(entries: Iterable<ImageEntry>): Map<string, ImageEntry> {
+  const holders = new Map<string, ImageEntry>();
+  for (const entry of entries)
+    for (const [reference, at] of entry.references) {
+      const other = holders.get(reference)?.references.get(reference);
+      if (other === undefined || at > other) holders.set(reference, entry);
+    }
+  return holders;
 }
 
 function directoryName(digest: string): string {

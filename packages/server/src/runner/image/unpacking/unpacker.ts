@@ -11,7 +11,7 @@
  * them, each by itself and never their directory: they can neither add a file nor replace one. So the runner, which is
  * root, finds in that directory what it put there.
  */
-import { chmodSync, closeSync, mkdirSync, openSync } from 'node:fs';
+import { chmodSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { open, rename } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
@@ -49,8 +49,15 @@ export interface UnpackerOptions extends UnpackFiles {
   limits: TreeLimits;
 }
 
+/** The packed image would have more bytes than it may. */
+export class ImageTooLargeError extends Error {
+  override readonly name = 'ImageTooLargeError';
+}
+
 export interface PackProgress {
   signal: AbortSignal;
+  /** The most bytes of the packed image; default: those of any file. */
+  maxBytes?: number;
   /** Called once, with the bytes of all files in the image. */
   onContentBytes: (bytes: number) => void;
   /** Called with the bytes that were written; together they are at most those of all files. */
@@ -131,14 +138,17 @@ export class Unpacker implements AsyncDisposable {
 
   /**
    * Merges all layers and packs the image. Moves it to `path`, owned by this process, read-only and synced. Returns its
-   * size in bytes, and the number of entries that had an access control list.
+   * size in bytes, and the number of entries that had an access control list. Throws {@link ImageTooLargeError} as soon
+   * as it has more than `maxBytes`.
    */
   async makeImage(path: string, progress: PackProgress): Promise<{ sizeBytes: number; acls: number }> {
     const { uid, tar2sqfs } = this.#place;
     const made = join(this.#files.directory, IMAGE_NAME);
     makeFile(made, uid);
     this.#progress = progress;
-    const started = await startPacking(this.#place, this.#files, this.#unpacking.socket(1));
+    const { maxBytes = Infinity } = progress;
+    const files = { ...this.#files, maxFileBytes: Math.min(this.#files.maxFileBytes, maxBytes) };
+    const started = await startPacking(this.#place, files, this.#unpacking.socket(1));
     const packing = new UnpackChild(tar2sqfs, started);
     this.#packing = packing;
     this.#control.write(MERGE);
@@ -149,7 +159,10 @@ export class Unpacker implements AsyncDisposable {
       packed.status === 'rejected' &&
       !(merged.status === 'rejected' && merged.reason instanceof LayerError)
     )
-      throw packed.reason;
+      // The packer reports only that it cannot write.
+      throw statSync(made).size < maxBytes
+        ? packed.reason
+        : new ImageTooLargeError(`the image has more than ${maxBytes} bytes`, { cause: packed.reason });
     if (merged.status === 'rejected') throw merged.reason;
     await this.#end();
     return { sizeBytes: await takeImage(made, path), ...merged.value };
