@@ -7,11 +7,13 @@ import { boundedInt, boundedIntText, boundedText, GuestPath, Timestamp } from '.
 export const MAX_BUILD_STEPS = 128;
 export const MAX_DOCKERFILE_BYTES = 256 << 10;
 /** Bytes of one command of a step. */
-const MAX_RUN_BYTES = 64 << 10;
+export const MAX_RUN_BYTES = 64 << 10;
 const MAX_ARGUMENTS = 256;
 /** Variables that one step sets. */
 const MAX_STEP_VARIABLES = 64;
 const MAX_VALUE_BYTES = 32 << 10;
+/** `*` in one source: each may cost a search in every name of the context. */
+const MAX_SOURCE_STARS = 8;
 /** Bytes of output that a build keeps. */
 export const MAX_BUILD_LOG_BYTES = 4 << 20;
 export const DEFAULT_BUILD_TIMEOUT_S = 1800;
@@ -43,9 +45,13 @@ const STEP_FIELDS = {
     ),
   copy: z
     .strictObject({
-      from_path: boundedText(1, 4095).describe(
-        'File or directory of the context; `*` and `?` stand for characters of a name. Of a directory, the content is copied.',
-      ),
+      from_path: boundedText(1, 4095)
+        .refine((path) => path.split('*').length - 1 <= MAX_SOURCE_STARS, {
+          error: `must have at most ${MAX_SOURCE_STARS} *`,
+        })
+        .describe(
+          'File or directory of the context; `*` and `?` stand for characters of a name. Of a directory, the content is copied. A symbolic link is followed within the context.',
+        ),
       to: GuestPath.describe(
         'Target in the image; with a slash at its end, or if it is a directory: into it.',
       ),

@@ -102,7 +102,8 @@ export async function startControl(
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
-  const own = { region, dataDir: config.dataDir, limits, creditCents };
+  const { dataDir, diskReserveMiB } = config;
+  const own = { region, dataDir, diskReserveMiB, limits, creditCents };
   const base = { ...storage, ...own, runner, objects, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();

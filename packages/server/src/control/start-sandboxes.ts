@@ -63,6 +63,7 @@ export interface SandboxesBase {
   region: string;
   /** Absolute path. */
   dataDir: string;
+  diskReserveMiB: number | undefined;
   limits: ControlLimits;
   organizationAudit: OrganizationAudit;
   creditCents: number | undefined;
@@ -140,11 +141,11 @@ interface BuildsBase extends Pick<ImageBuildsParts, 'images' | 'registries' | 'c
 
 /** Ends the builds that a killed control has left, and begins to clean up after builds. */
 async function openBuilds(
-  { db, organizationAudit, dataDir, runner, limits, clock, log }: SandboxesBase,
+  { db, organizationAudit, dataDir, diskReserveMiB, runner, limits, clock, log }: SandboxesBase,
   { sandboxes: all, ...parts }: BuildsBase,
   stack: AsyncDisposableStack,
 ): Promise<BuildRecords> {
-  const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts')));
+  const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts'), { diskReserveMiB }));
   const store = new BuildStore(db, organizationAudit);
   const sandboxes = new BuildSandboxes(all);
   const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock, log });

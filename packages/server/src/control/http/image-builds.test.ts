@@ -5,6 +5,7 @@ import { AppError } from '@coppice/contract';
 import { FRAME } from '../../lib/protocol/frames.ts';
 import type { FakeGuestCommand } from '../testing/fakes/fake-commands.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
+import { layOutTar } from '../testing/tar-of-files.ts';
 
 const BUILD = '/v1/images/build';
 let harness: ControlHarness;
@@ -164,6 +165,63 @@ test('a context that is no archive, or has what cannot be copied, is refused', a
   const answer = await harness.call('POST', '/v1/images/contexts', { raw: 'x'.repeat(2000) });
   assert.equal(answer.status, 400, JSON.stringify(answer.body));
   assert.match(answer.body.error.message, /no usable tar archive/u);
+});
+
+async function upload(apiKey?: string): Promise<string> {
+  const raw = layOutTar([{ path: 'a', content: 'x' }]);
+  const { status, body } = await harness.call('POST', '/v1/images/contexts', {
+    raw,
+    ...(apiKey && { apiKey }),
+  });
+  assert.equal(status, 201, JSON.stringify(body));
+  return body.id;
+}
+
+test('a context is still there after the start of its build was refused, and not while another build uses it', async () => {
+  const context = await upload();
+  for (const body of [
+    { dockerfile: 'FROM a:1\nRUN <<EOF', from: undefined, steps: undefined },
+    { from: 'node:latest' },
+  ]) {
+    const refused = await start({ ...body, context });
+    assert.equal(refused.status, 400, JSON.stringify(refused.body));
+  }
+  const first = await start({ name: 'taken:1', steps: [{ run: 'wait' }], context });
+  assert.equal(first.status, 201, JSON.stringify(first.body));
+  const second = await start({ name: 'taken:2', context });
+  assert.equal(second.status, 400);
+  assert.match(second.body.error.message, /^context: another build uses it/u);
+  assert.equal((await harness.call('DELETE', `/v1/images/contexts/${context}`)).status, 404);
+  harness.runner.commands.end(first.body.run_id, await nextCommand(first.body.run_id), 0);
+  await waitForEnd(first.body.id);
+  await waitFor('the end of the context', async () => {
+    const { body } = await start({ name: 'taken:3', context });
+    return /was used/u.test(body.error?.message ?? '');
+  });
+});
+
+test('a context can be deleted, and only by its organization', async () => {
+  const context = await upload();
+  const path = `/v1/images/contexts/${context}`;
+  const other = await harness.addOrganization();
+  assert.equal((await harness.call('DELETE', path, { apiKey: other })).status, 404);
+  const deleted = await harness.call('DELETE', path);
+  assert.deepEqual([deleted.status, deleted.body], [200, { deleted: true }]);
+  assert.deepEqual((await harness.call('DELETE', path)).body.error.code, 'not_found');
+});
+
+test('variables that grow fail the build with the line, before a step has run', async () => {
+  const lines = [
+    'FROM node:22-slim',
+    'RUN first',
+    'ENV A=0123456789abcdef',
+    ...Array.from({ length: 30 }, () => 'ENV A=$A$A'),
+  ];
+  const { body } = await start({ dockerfile: lines.join('\n'), from: undefined, steps: undefined });
+  const ended = await waitForEnd(body.id);
+  assert.equal(ended.error.code, 'build_failed');
+  assert.match(ended.error.message, /^dockerfile: line 15: a word has more than 32768 bytes/u);
+  assert.deepEqual(harness.runner.commands.list(body.run_id), []);
 });
 
 test('a control that is stopped fails its builds and leaves no sandbox', async () => {

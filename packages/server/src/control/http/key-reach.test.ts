@@ -49,6 +49,7 @@ let second: Team;
 /** The second team's values of path parameters. */
 const ids: Record<string, string> = {
   port: '80',
+  context: `context${'0'.repeat(20)}`,
   registry: 'registry.one.test',
   disk: 'named',
   name: 'of-all-teams',

@@ -1,93 +1,211 @@
 /**
- * Contexts of builds: archives with the files that COPY takes. They wait on disk for a build, for an hour at most, and a start
+ * Contexts of builds: archives with the files that COPY takes. Each waits on disk for one build, for an hour at most, and a start
  * of the service removes all.
+ *
+ *   receive ─► waits ─► take ─► used by a build ─► disposed
+ *                ▲                    │
+ *                └──── giveBack ──────┘  the start of the build was refused
  */
 import { createWriteStream, mkdirSync, rmSync } from 'node:fs';
-import { open, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Transform, type Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { AppError, type BuildContext } from '@coppice/contract';
+import { findFreeBytes } from '../../lib/files/free-space.ts';
 import { newId } from '../../lib/new-id.ts';
 import { LayerError } from '../../lib/tar/layer-error.ts';
-import { parseLayerPath } from '../../lib/tar/layer-path.ts';
-import { readTar } from '../../lib/tar/tar-reader.ts';
+import { indexContext, type ContextFiles, type ContextIndex } from './context-index.ts';
 
 const MIB = 2 ** 20;
 const MAX_CONTEXT_BYTES = 512 * MIB;
 /** Of one organization. */
 const MAX_CONTEXTS = 8;
-const MAX_ENTRIES = 100_000;
+/** A client that has uploaded a context starts its build within this time. */
+const SPARED_MS = 60_000;
 const KEPT_MS = 3_600_000;
+const DEFAULT_RESERVE_MIB = 2048;
+/** How often the free space is looked at while a context arrives. */
+const SPACE_CHECK_BYTES = 8 * MIB;
+
+export interface ContextLimits {
+  diskReserveMiB?: number | undefined;
+  /** Of all organizations. */
+  totalBytes?: number;
+  /** Memory of all indexes. */
+  indexBytes?: number;
+  freeBytes?: (directory: string) => Promise<number>;
+  nowMs?: () => number;
+}
 
 interface Kept {
+  id: string;
   organizationId: string;
   path: string;
-  timer: NodeJS.Timeout;
+  index: ContextIndex;
+  sizeBytes: number;
+  /** When it began to wait. */
+  sinceMs: number;
+  /** Of its removal, while it waits. A context without one is used by a build. */
+  timer: NodeJS.Timeout | undefined;
+}
+
+/** A context that a build uses. Disposing it removes the context. */
+export interface TakenContext extends ContextFiles, AsyncDisposable {
+  /** Lets the context wait for another build: this one was refused before it began. */
+  giveBack(): void;
 }
 
 export class BuildContexts implements Disposable {
   readonly #directory: string;
+  readonly #limits: Required<Omit<ContextLimits, 'diskReserveMiB'>> & { reserveBytes: number };
   readonly #kept = new Map<string, Kept>();
   /** Contexts of each organization, also those that are being received. */
   readonly #counts = new Map<string, number>();
+  /** Of all contexts, also of those that are being received. */
+  #bytes = 0;
+  #indexBytes = 0;
 
-  constructor(directory: string) {
+  constructor(directory: string, limits: ContextLimits = {}) {
     this.#directory = directory;
+    this.#limits = {
+      reserveBytes: (limits.diskReserveMiB ?? DEFAULT_RESERVE_MIB) * MIB,
+      totalBytes: limits.totalBytes ?? 16 * 1024 * MIB,
+      indexBytes: limits.indexBytes ?? 512 * MIB,
+      freeBytes: limits.freeBytes ?? findFreeBytes,
+      nowMs: limits.nowMs ?? (() => performance.now()),
+    };
     rmSync(directory, { recursive: true, force: true });
     mkdirSync(directory, { recursive: true, mode: 0o700 });
   }
 
   /** Receives an archive. Throws `payload_too_large`, `capacity`, or `invalid_request` if it is no archive. */
   async receive(organizationId: string, content: Readable, signal: AbortSignal): Promise<BuildContext> {
-    const count = this.#counts.get(organizationId) ?? 0;
-    if (count >= MAX_CONTEXTS)
-      throw new AppError(
-        'capacity',
-        `your organization has ${MAX_CONTEXTS} contexts waiting; build with one, or try later`,
-      );
-    this.#counts.set(organizationId, count + 1);
+    const dropped = this.#makeRoom(organizationId);
+    this.#counts.set(organizationId, (this.#counts.get(organizationId) ?? 0) + 1);
     const id = newId('context');
     const path = join(this.#directory, `${id}.tar`);
+    const received = { bytes: 0 };
     try {
-      const meter = new Meter();
+      await dropped;
+      await this.#checkSpace();
       // A refused client must be able to read the answer: its connection stays.
-      const received = content.iterator({ destroyOnReturn: false });
-      await pipeline(received, meter, createWriteStream(path, { mode: 0o600, flags: 'wx' }), { signal });
-      await checkArchive(path);
-      const timer = setTimeout(() => void this.drop(id), KEPT_MS).unref();
-      this.#kept.set(id, { organizationId, path, timer });
-      return { id, size_bytes: meter.bytes, expires_at: new Date(Date.now() + KEPT_MS).toISOString() };
+      const chunks: AsyncIterable<Buffer> = content.iterator({ destroyOnReturn: false });
+      const file = createWriteStream(path, { mode: 0o600, flags: 'wx' });
+      await pipeline(this.#admit(chunks, received), file, { signal });
+      const index = await readIndex(path, signal);
+      if (this.#indexBytes + index.sizeBytes > this.#limits.indexBytes) throw full();
+      this.#indexBytes += index.sizeBytes;
+      const kept = {
+        id,
+        organizationId,
+        path,
+        index,
+        sizeBytes: received.bytes,
+        sinceMs: 0,
+        timer: undefined,
+      };
+      this.#kept.set(id, kept);
+      this.#wait(kept);
     } catch (error) {
-      await rm(path, { force: true });
+      this.#bytes -= received.bytes;
       this.#uncount(organizationId);
-      throw error;
+      await removeLater(rm(path, { force: true }));
+      throw asCapacity(error);
     }
+    return { id, size_bytes: received.bytes, expires_at: new Date(Date.now() + KEPT_MS).toISOString() };
   }
 
-  /** Returns the path of a context. Throws `invalid_request` if the organization has none with the id. */
-  find(organizationId: string, id: string): string {
+  /** Throws `invalid_request` if the organization has no context with the id, or another build uses it. */
+  take(organizationId: string, id: string): TakenContext {
     const kept = this.#kept.get(id);
-    if (kept?.organizationId === organizationId) return kept.path;
-    throw new AppError(
-      'invalid_request',
-      'context: there is no such context, or it was used or has expired; upload it again with POST /v1/images/contexts',
-    );
-  }
-
-  /** Removes a context, once its build has ended or its time is over. */
-  async drop(id: string): Promise<void> {
-    const kept = this.#kept.get(id);
-    if (kept === undefined) return;
+    if (kept?.organizationId !== organizationId)
+      throw new AppError(
+        'invalid_request',
+        'context: there is no such context, or it was used or has expired; upload it again with POST /v1/images/contexts',
+      );
+    if (kept.timer === undefined)
+      throw new AppError(
+        'invalid_request',
+        'context: another build uses it; upload the files again with POST /v1/images/contexts',
+      );
     clearTimeout(kept.timer);
-    this.#kept.delete(id);
-    this.#uncount(kept.organizationId);
-    await rm(kept.path, { force: true });
+    kept.timer = undefined;
+    return {
+      path: kept.path,
+      index: kept.index,
+      giveBack: () => this.#wait(kept),
+      [Symbol.asyncDispose]: () => removeLater(this.#drop(kept)),
+    };
+  }
+
+  /** Removes a context that waits. Throws `not_found` if the organization has none with the id. */
+  async remove(organizationId: string, id: string): Promise<void> {
+    const kept = this.#kept.get(id);
+    if (kept?.organizationId === organizationId && kept.timer !== undefined) return this.#drop(kept);
+    throw new AppError(
+      'not_found',
+      `no context ${JSON.stringify(id.slice(0, 64))} waits; one that a build uses is removed at its end`,
+    );
   }
 
   [Symbol.dispose](): void {
     for (const { timer } of this.#kept.values()) clearTimeout(timer);
     rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  #wait(kept: Kept): void {
+    // It may have been removed.
+    if (this.#kept.get(kept.id) !== kept || kept.timer !== undefined) return;
+    kept.sinceMs = this.#limits.nowMs();
+    kept.timer = setTimeout(() => void removeLater(this.#drop(kept)), KEPT_MS).unref();
+  }
+
+  async #drop(kept: Kept): Promise<void> {
+    if (!this.#kept.delete(kept.id)) return;
+    clearTimeout(kept.timer);
+    this.#bytes -= kept.sizeBytes;
+    this.#indexBytes -= kept.index.sizeBytes;
+    this.#uncount(kept.organizationId);
+    await rm(kept.path, { force: true });
+  }
+
+  /** Drops the context of the organization that has waited longest, if it has as many as it may. Throws `capacity`. */
+  #makeRoom(organizationId: string): Promise<void> | undefined {
+    if ((this.#counts.get(organizationId) ?? 0) < MAX_CONTEXTS) return undefined;
+    const waiting = [...this.#kept.values()].filter(
+      (kept) => kept.organizationId === organizationId && kept.timer !== undefined,
+    );
+    const [oldest] = waiting.toSorted((one, other) => one.sinceMs - other.sinceMs);
+    if (oldest !== undefined && this.#limits.nowMs() - oldest.sinceMs > SPARED_MS) return this.#drop(oldest);
+    throw new AppError(
+      'capacity',
+      `your organization has ${MAX_CONTEXTS} contexts that wait, are uploaded or are used by builds; build with one, delete one, or try later`,
+    );
+  }
+
+  /** Counts bytes that arrive. Throws if there is no room for them. */
+  async *#admit(chunks: AsyncIterable<Buffer>, received: { bytes: number }): AsyncGenerator<Buffer> {
+    let nextCheck = SPACE_CHECK_BYTES;
+    for await (const chunk of chunks) {
+      received.bytes += chunk.length;
+      this.#bytes += chunk.length;
+      if (received.bytes > MAX_CONTEXT_BYTES)
+        throw new AppError(
+          'payload_too_large',
+          `the context has more than ${MAX_CONTEXT_BYTES} bytes; leave files out with .dockerignore`,
+        );
+      if (this.#bytes > this.#limits.totalBytes) throw full();
+      if (received.bytes >= nextCheck) {
+        await this.#checkSpace();
+        nextCheck = received.bytes + SPACE_CHECK_BYTES;
+      }
+      yield chunk;
+    }
+  }
+
+  async #checkSpace(): Promise<void> {
+    if ((await this.#limits.freeBytes(this.#directory)) < this.#limits.reserveBytes) throw full();
   }
 
   #uncount(organizationId: string): void {
@@ -97,39 +215,26 @@ export class BuildContexts implements Disposable {
   }
 }
 
-class Meter extends Transform {
-  bytes = 0;
-
-  override _transform(
-    chunk: Buffer,
-    _: BufferEncoding,
-    done: (error: Error | null, data?: Buffer) => void,
-  ): void {
-    this.bytes += chunk.length;
-    if (this.bytes <= MAX_CONTEXT_BYTES) done(null, chunk);
-    else
-      done(
-        new AppError(
-          'payload_too_large',
-          `the context has more than ${MAX_CONTEXT_BYTES} bytes; leave files out with .dockerignore`,
-        ),
-      );
-  }
+/** A file that cannot be removed now is removed by the next start. */
+async function removeLater(removal: Promise<void>): Promise<void> {
+  await removal.catch(() => undefined);
 }
 
-async function checkArchive(path: string): Promise<void> {
-  await using file = await open(path, 'r');
-  let entries = 0;
+function full(cause?: unknown): AppError {
+  return new AppError('capacity', 'this machine has no room for more contexts of builds; try again later', {
+    cause,
+  });
+}
+
+/** A disk that is full is no fault of the service. */
+function asCapacity(error: unknown): unknown {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return code === 'ENOSPC' || code === 'EDQUOT' ? full(error) : error;
+}
+
+async function readIndex(path: string, signal: AbortSignal): Promise<ContextIndex> {
   try {
-    for await (const entry of readTar(file)) {
-      parseLayerPath(entry.name);
-      entries += 1;
-      if (entries > MAX_ENTRIES) throw new LayerError(`it has more than ${MAX_ENTRIES} entries`);
-      if (!['file', 'directory', 'symlink'].includes(entry.type))
-        throw new LayerError(
-          `${JSON.stringify(entry.name)} is a ${entry.type}; only files, directories and symbolic links can be copied`,
-        );
-    }
+    return await indexContext(path, signal);
   } catch (error) {
     if (!(error instanceof LayerError)) throw error;
     throw new AppError('invalid_request', `the context is no usable tar archive: ${error.message}`, {

@@ -8,8 +8,10 @@ import type { Commands } from '../commands/commands.ts';
 import { readKeptOutput } from '../commands/kept-output.ts';
 import type { RunnerFiles } from '../placement/runner-files.ts';
 import type { BuildLog } from './build-log.ts';
-import { packSelection, selectFiles } from './copy-files.ts';
+import type { ContextFiles } from './context-index.ts';
+import { packSelection } from './copy-files.ts';
 import type { PlannedStep } from './planned-step.ts';
+import { selectFiles } from './select-files.ts';
 import type { StepScope } from './step-scope.ts';
 
 export interface StepParts {
@@ -17,18 +19,18 @@ export interface StepParts {
   sandboxId: string;
   commands: Pick<Commands, 'start' | 'openOutput' | 'get' | 'wait' | 'signal'>;
   files: Pick<RunnerFiles, 'makeDirectory' | 'stat' | 'unpack'>;
-  /** Path of the context on this host. */
-  contextPath: string | undefined;
+  context: ContextFiles | undefined;
   log: BuildLog;
   signal: AbortSignal;
   /** When the build must be done, in `performance.now()`. */
   deadlineMs: number;
 }
 
-/** Where a step is, for errors. */
-interface Place {
+interface RunDetails {
+  /** Where the step is, for errors. */
   index: number;
   line: number | undefined;
+  isScript: boolean;
 }
 
 const MAX_SHOWN = 300;
@@ -51,36 +53,41 @@ export class BuildSteps {
     signal.throwIfAborted();
     await log.step(index, describeStep(planned), { cached: false });
     const step = this.#scope.expand(planned);
-    const { run, workdir, copy } = step;
-    if (run !== undefined) await this.#run(run, { index, line: planned.line });
+    const { run, workdir, copy, isScript = false } = step;
+    if (run !== undefined) await this.#run(run, { index, line: planned.line, isScript });
     if (copy !== undefined) await this.#copy(copy);
     if (workdir !== undefined) await this.#makeDirectory(workdir);
     this.#scope.take(step);
   }
 
   async #copy({ from_path, to, owner = '0:0', mode }: NonNullable<PlannedStep['copy']>): Promise<void> {
-    const { files, sandboxId, contextPath, signal, deadlineMs } = this.#parts;
-    if (contextPath === undefined)
+    const { files, sandboxId, context, signal, deadlineMs } = this.#parts;
+    if (context === undefined)
       throw new AppError(
         'build_failed',
         `copy of ${JSON.stringify(from_path)}: the build has no context; upload one`,
       );
-    const selection = await selectFiles(contextPath, from_path);
+    const selection = await selectFiles(context.index, from_path, signal);
     const target = this.#scope.resolve(to);
     const isInto = selection.hasDirectory || selection.files > 1 || /(?:^|\/)\.{0,2}$/u.test(to);
     const intoDirectory = isInto || (await this.#isDirectory(target));
-    const content = packSelection(contextPath, selection, {
+    const content = packSelection(context, selection, {
       name: intoDirectory ? undefined : posix.basename(target),
       mode: mode === undefined ? undefined : Number.parseInt(mode, 8),
     });
-    await files.unpack(sandboxId, {
-      path: intoDirectory ? target : posix.dirname(target),
-      format: 'tar',
-      user: owner,
-      content,
-      deadlineMs: Math.max(1, deadlineMs - performance.now()),
-      signal,
-    });
+    try {
+      await files.unpack(sandboxId, {
+        path: intoDirectory ? target : posix.dirname(target),
+        format: 'tar',
+        user: owner,
+        content,
+        deadlineMs: Math.max(1, deadlineMs - performance.now()),
+        signal,
+      });
+    } finally {
+      // A request that is refused before it is sent leaves its body open.
+      content.destroy();
+    }
   }
 
   async #isDirectory(path: string): Promise<boolean> {
@@ -97,13 +104,13 @@ export class BuildSteps {
     await files.makeDirectory(sandboxId, { path: this.#scope.resolve(workdir), parents: true, user: '0:0' });
   }
 
-  async #run(run: string | string[], place: Place): Promise<void> {
+  async #run(run: string | string[], details: RunDetails): Promise<void> {
     const { commands, reach, sandboxId, deadlineMs } = this.#parts;
     const id = newCommandId();
     const { user, workdir } = this.#scope.config;
     const leftS = Math.max(1, Math.ceil((deadlineMs - performance.now()) / 1000));
     const request = {
-      command: typeof run === 'string' ? run : `exec ${run.map(quote).join(' ')}`,
+      command: writeCommand(run, details.isScript),
       cwd: workdir === '' ? '/' : workdir,
       ...(user !== '' && { user }),
       env: this.#scope.variables,
@@ -112,7 +119,7 @@ export class BuildSteps {
     };
     await commands.start({ reach, sandboxId, id, request });
     const exitCode = await this.#follow({ reach, sandboxId, id });
-    if (exitCode !== 0) throw this.#failed(run, place, exitCode);
+    if (exitCode !== 0) throw this.#failed(run, details, exitCode);
   }
 
   /** Logs the output to its end. Returns the exit code. */
@@ -151,7 +158,7 @@ export class BuildSteps {
     }
   }
 
-  #failed(run: string | string[], { index, line }: Place, exitCode: number): AppError {
+  #failed(run: string | string[], { index, line }: RunDetails, exitCode: number): AppError {
     const { tail } = this.#parts.log;
     const last = tail === '' ? 'it wrote nothing' : `its last output:\n${tail}`;
     const where = line === undefined ? `steps[${index}]` : `dockerfile: line ${line}`;
@@ -177,6 +184,18 @@ function nameStep(step: Omit<PlannedStep, 'line'>): string {
 
 function shorten(text: string): string {
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN).toWellFormed()}…` : text;
+}
+
+const SCRIPT = '/dev/shm/coppice-step-$$';
+
+/** Returns the command of a step for the shell. The kernel runs a script by its first line, from memory: no image has the file. */
+export function writeCommand(run: string | string[], isScript: boolean): string {
+  if (typeof run !== 'string') return `exec ${run.map(quote).join(' ')}`;
+  if (!isScript) return run;
+  const lines = new Set(run.split('\n'));
+  let end = 'END';
+  while (lines.has(end)) end += '_';
+  return `cat >${SCRIPT} <<'${end}' && chmod 755 ${SCRIPT} && exec ${SCRIPT}\n${run}\n${end}\n`;
 }
 
 /** Quotes a word for the shell. */

@@ -1,32 +1,47 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { buffer } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import fc from 'fast-check';
 import { writeTar } from '../../../../../e2e/fixtures/images/oci-layout.ts';
-import { matchesName, packSelection, selectFiles } from './copy-files.ts';
+import { indexContext, type ContextFiles } from './context-index.ts';
+import { packSelection, type PackOptions } from './copy-files.ts';
+import { compilePattern, selectFiles } from './select-files.ts';
 
+const { signal } = new AbortController();
 let directory = '';
-let context = '';
+let context: ContextFiles;
 before(async () => {
   directory = mkdtempSync(join(tmpdir(), 'coppice-copy-'));
-  context = join(directory, 'context.tar');
-  await writeTar(context, [
+  context = await makeContext('context', [
     { path: 'package.json', content: 'p', mode: 0o600 },
     { path: 'package-lock.json', content: 'l' },
     { path: 'src/' },
     { path: 'src/main.js', content: 'main' },
     { path: 'src/größe.txt', content: 'umlaut' },
-    { path: 'link', type: 'symlink', target: '/etc/passwd' },
+    { path: 'src/inner', type: 'symlink', target: 'main.js' },
+    { path: 'dangling', type: 'symlink', target: '/etc/passwd' },
+    { path: 'to-file', type: 'symlink', target: './hop' },
+    { path: 'hop', type: 'symlink', target: '../../src/main.js' },
+    { path: 'to-directory', type: 'symlink', target: '/src' },
+    { path: 'circle', type: 'symlink', target: 'circle' },
   ]);
 });
 after(() => rmSync(directory, { recursive: true, force: true }));
 
-async function copied(source: string, how: { name?: string; mode?: number } = {}): Promise<string> {
-  const archive = await buffer(packSelection(context, await selectFiles(context, source), how));
+async function makeContext(name: string, files: Parameters<typeof writeTar>[1]): Promise<ContextFiles> {
+  const path = join(directory, `${name}.tar`);
+  await writeTar(path, files);
+  return { path, index: await indexContext(path, signal) };
+}
+
+async function copied(source: string, how: PackOptions = {}): Promise<string> {
+  const archive = await buffer(packSelection(context, await selectFiles(context.index, source, signal), how));
   const list = execFileSync('tar', ['-tvf', '-'], {
     input: archive,
     encoding: 'utf8',
@@ -39,15 +54,26 @@ async function copied(source: string, how: { name?: string; mode?: number } = {}
     .join('\n');
 }
 
+async function refused(source: string, pattern: RegExp): Promise<void> {
+  await assert.rejects(selectFiles(context.index, source, signal), (error) => {
+    assert(error instanceof AppError && error.code === 'build_failed', String(error));
+    assert.match(error.message, pattern);
+    return true;
+  });
+}
+
+const SOURCES = '-rw-r--r-- main.js\n-rw-r--r-- größe.txt\nlrw-r--r-- inner -> main.js';
+
 test('a file, the content of a directory, everything, and names with wildcards are copied', async () => {
   assert.equal(await copied('./package.json'), '-rw------- package.json');
   assert.equal(await copied('package.json', { name: 'other', mode: 0o755 }), '-rwxr-xr-x other');
-  assert.equal(await copied('src/'), '-rw-r--r-- main.js\n-rw-r--r-- größe.txt');
+  assert.equal(await copied('src/'), SOURCES);
+  assert.equal(await copied('s*'), SOURCES);
   assert.equal(await copied('src/gr*.txt'), '-rw-r--r-- größe.txt');
   assert.equal(await copied('pack*.json'), '-rw------- package.json\n-rw-r--r-- package-lock.json');
-  assert.equal((await copied('.')).split('\n').length, 6);
-  assert.equal(await copied('link'), 'lrw-r--r-- link -> /etc/passwd');
-  await assert.rejects(selectFiles(context, 'absent'), /the context has no "absent"/u);
+  assert.equal((await copied('.')).split('\n').length, 11);
+  await refused('absent', /the context has no "absent"; check/u);
+  await refused('abs*', /the context has no "abs\*"/u);
   assert.equal(
     await copied('../../package.json'),
     '-rw------- package.json',
@@ -55,22 +81,111 @@ test('a file, the content of a directory, everything, and names with wildcards a
   );
 });
 
+test('a source that is a link, or lies below one, is followed within the context; links in a directory stay links', async () => {
+  assert.equal(await copied('to-file'), '-rw-r--r-- to-file', 'the file has the name of the link');
+  assert.equal(await copied('to-f*'), '-rw-r--r-- to-file');
+  assert.equal(await copied('to-directory'), SOURCES);
+  assert.equal(await copied('to-directory/main.js'), '-rw-r--r-- main.js');
+  assert.equal(await copied('to-directory/m*.js'), '-rw-r--r-- main.js');
+  assert.equal(await copied('src/inner'), '-rw-r--r-- inner');
+  await refused(
+    'dangling',
+    /no "dangling": a symbolic link leads to "etc\/passwd", which is not in the context/u,
+  );
+  await refused('dang*', /which is not in the context/u);
+  await refused('circle', /lead in a circle/u);
+});
+
+test('links that name a large file very often are refused, and so are chains of links without an end in sight', async () => {
+  const many = await makeContext('many', [
+    { path: 'big', content: Buffer.alloc(2 << 20) },
+    ...Array.from({ length: 600 }, (_, index) => ({
+      path: `l${index}`,
+      type: 'symlink' as const,
+      target: 'big',
+    })),
+  ]);
+  await assert.rejects(selectFiles(many.index, 'l*', signal), /its links lead to more than/u);
+  const chain = await makeContext(
+    'chain',
+    Array.from({ length: 1000 }, (_, index) => ({
+      path: `l${index}`,
+      type: 'symlink' as const,
+      target: `${'d/../'.repeat(600)}l${index === 0 ? 'x' : 0}`,
+    })),
+  );
+  const begun = performance.now();
+  await assert.rejects(selectFiles(chain.index, '*', signal), /too many others|not in the context/u);
+  assert.ok(performance.now() - begun < 10_000);
+});
+
 test('a pattern with many stars ends at once', () => {
   const begun = performance.now();
-  assert.equal(matchesName(`${'*a'.repeat(2000)}b`, 'a'.repeat(255)), false);
-  assert.ok(performance.now() - begun < 1000);
-  assert.equal(matchesName('*.js', 'main.js'), true);
-  assert.equal(matchesName('m?in*', 'main.js'), true);
-  assert.equal(matchesName('a*b*c', 'axbyb'), false);
+  assert.equal(compilePattern(`${'*a'.repeat(2000)}b`)('a'.repeat(255)), false);
+  const hostile = compilePattern(`${'*a'.repeat(100)}?b`);
+  for (let round = 0; round < 10_000; round += 1) hostile('a'.repeat(255));
+  assert.ok(performance.now() - begun < 2000);
+});
+
+test('stars and question marks match as a simple regular expression does', () => {
+  const characters = fc.constantFrom('a', 'b', '.');
+  const patterns = fc.array(fc.oneof(characters, fc.constantFrom('*', '?')), { maxLength: 8 });
+  fc.assert(
+    fc.property(patterns, fc.array(characters, { maxLength: 8 }), (parts, letters) => {
+      const [pattern, name] = [parts.join(''), letters.join('')];
+      const expression = pattern.replaceAll('.', '\\.').replaceAll('?', '.').replaceAll('*', '.*');
+      assert.equal(
+        compilePattern(pattern)(name),
+        new RegExp(`^${expression}$`, 'u').test(name),
+        `${pattern} ${name}`,
+      );
+    }),
+    { seed: 3, numRuns: 5000 },
+  );
+});
+
+test('a selection looks at its signal, and lets other work run meanwhile', async () => {
+  const large = await makeContext(
+    'entries',
+    Array.from({ length: 20_000 }, (_, index) => ({ path: `${'a'.repeat(60)}${index}`, content: '' })),
+  );
+  let turns = 0;
+  const timer = setInterval(() => (turns += 1), 1);
+  await selectFiles(large.index, '*a*a*a*a*', signal);
+  clearInterval(timer);
+  assert.ok(turns > 1, `${turns} turns`);
+  const stop = AbortSignal.timeout(1);
+  await assert.rejects(async () => {
+    for (;;) await selectFiles(large.index, '*a*a*a*a*', stop);
+  }, /timeout/u);
+});
+
+test('files that nobody reads are closed once the stream is destroyed', async () => {
+  const large = await makeContext('unread', [{ path: 'large', content: Buffer.alloc(8 << 20) }]);
+  const isOpen = (): boolean =>
+    readdirSync('/proc/self/fd').some((fd) => {
+      try {
+        return readlinkSync(`/proc/self/fd/${fd}`) === large.path;
+      } catch {
+        return false;
+      }
+    });
+  const content = packSelection(large, await selectFiles(large.index, 'large', signal), {});
+  const until = performance.now() + 5000;
+  while (!isOpen() && performance.now() < until) await delay(5);
+  assert.equal(isOpen(), true);
+  await delay(50);
+  content.destroy();
+  while (isOpen() && performance.now() < until) await delay(5);
+  assert.equal(isOpen(), false);
 });
 
 test('a reader that holds what it has read gets the bytes of large files unchanged', async () => {
-  const large = join(directory, 'large.tar');
   const content = Buffer.alloc(5 << 20);
   for (let at = 0; at < content.length; at += 4) content.writeUInt32LE(at, at);
-  await writeTar(large, [{ path: 'large', content }]);
+  const large = await makeContext('large', [{ path: 'large', content }]);
   const held: Buffer[] = [];
-  for await (const chunk of packSelection(large, await selectFiles(large, 'large'), {})) {
+  for await (const chunk of packSelection(large, await selectFiles(large.index, 'large', signal), {})) {
     held.push(chunk as Buffer);
     await delay(5);
   }

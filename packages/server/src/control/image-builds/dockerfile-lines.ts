@@ -1,5 +1,6 @@
 /** Splits a Dockerfile into instructions: comments, continuation lines, the escape directive and here-documents of RUN. */
 import { AppError } from '@coppice/contract';
+import { scanWords } from './dockerfile-words.ts';
 
 export interface Instruction {
   /** Number of its first line, from 1. */
@@ -8,13 +9,15 @@ export interface Instruction {
   keyword: string;
   /** All after the keyword, in one line. */
   rest: string;
-  /** The here-document of a RUN. */
+  /** The here-document that a RUN consists of. */
   document?: string | undefined;
 }
 
 const DIRECTIVE = /^#\s*(\w+)\s*=\s*(\S+)\s*$/u;
-const HERE = /^<<(-?)(["']?)([A-Za-z_][A-Za-z0-9_]*)\2\s*$/u;
-const ANY_HERE = /<<-?["']?[A-Za-z_]/u;
+/** A word that begins a here-document, also of a file descriptor. */
+const HERE = /^\d*<<(-?)(["']?)([A-Za-z_][\w.-]*)\2$/u;
+/** What a shell would take for one, too, but BuildKit would not. `$((1<<N))` is none. */
+const CLOSE_TO_HERE = /^[\w./-]*<<-?["']?[A-Za-z_]/u;
 
 /** Throws `invalid_request` that names the line and the remedy. */
 export function refuseLine(line: number, reason: string): AppError {
@@ -33,19 +36,50 @@ export function splitInstructions(text: string): { instructions: Instruction[]; 
     const joined = joinLines(lines, index, escape);
     const instruction = readInstruction(joined.text, index + 1);
     index = joined.next;
-    const here = HERE.exec(instruction.rest);
-    if (instruction.keyword === 'RUN' && here !== null) {
-      const document = readDocument(lines, index, { end: here[3] ?? '', strips: here[1] === '-' });
-      instruction.document = document.text;
-      index = document.next;
-    } else if (ANY_HERE.test(instruction.rest) && instruction.keyword !== 'RUN')
-      throw refuseLine(
-        instruction.line,
-        'a here-document is supported in RUN only; copy a file of the context',
-      );
+    if (instruction.keyword === 'RUN') index = takeDocuments(instruction, { lines, next: index, escape });
+    else refuseDocuments(instruction, escape);
     instructions.push(instruction);
   }
   return { instructions, escape };
+}
+
+/**
+ * Takes over the here-documents of a RUN. One that is all of the RUN is its script. Others are left to the shell, which gets the
+ * instruction with their lines. Returns the index of the next line.
+ */
+function takeDocuments(
+  instruction: Instruction,
+  { lines, next, escape }: { lines: readonly string[]; next: number; escape: string },
+): number {
+  const { line, rest } = instruction;
+  if (!rest.includes('<<')) return next;
+  const { words, isClosed } = scanWords(rest, escape);
+  if (!isClosed && /<<-?["']?[A-Za-z_]/u.test(rest))
+    throw refuseLine(
+      line,
+      'a quote is not closed before the end of the line; close it before a here-document',
+    );
+  const heres = words.map((word) => HERE.exec(word)).filter((here) => here !== null);
+  const close = words.find((word) => CLOSE_TO_HERE.test(word) && !HERE.test(word));
+  if (close !== undefined)
+    throw refuseLine(
+      line,
+      `${close.slice(0, 64)}: write a here-document with spaces around it, such as cat <<EOF`,
+    );
+  let index = next;
+  for (const [, dash, , end = ''] of heres) {
+    const document = readDocument(lines, index, { end, strips: dash === '-' });
+    index = document.next;
+    if (words.length === 1) instruction.document = document.stripped;
+    else instruction.rest += `\n${document.whole}${end}`;
+  }
+  return index;
+}
+
+function refuseDocuments({ line, keyword, rest }: Instruction, escape: string): void {
+  if (keyword !== 'COPY' && keyword !== 'ADD') return;
+  if (scanWords(rest, escape).words.some((word) => HERE.test(word)))
+    throw refuseLine(line, 'a here-document is supported in RUN only; copy a file of the context');
 }
 
 function readDirectives(lines: readonly string[]): { escape: string; next: number } {
@@ -88,16 +122,20 @@ function readInstruction(text: string, line: number): Instruction {
   return { line, keyword: keyword.toUpperCase(), rest: rest.trim() };
 }
 
+/** `whole` is the text as it is written, with the end of each line. `stripped` has no tabs at the begin of lines if `strips`. */
 function readDocument(
   lines: readonly string[],
   start: number,
   { end, strips }: { end: string; strips: boolean },
-): { text: string; next: number } {
+): { stripped: string; whole: string; next: number } {
   const content: string[] = [];
+  let whole = '';
   for (let index = start; index < lines.length; index += 1) {
-    const line = strips ? (lines[index] ?? '').replace(/^\t+/u, '') : (lines[index] ?? '');
-    if (line === end) return { text: content.join('\n'), next: index + 1 };
+    const written = lines[index] ?? '';
+    const line = strips ? written.replace(/^\t+/u, '') : written;
+    if (line === end) return { stripped: content.join('\n'), whole, next: index + 1 };
     content.push(line);
+    whole += `${written}\n`;
   }
   throw refuseLine(start, `the here-document has no end; write a line with only ${end}`);
 }

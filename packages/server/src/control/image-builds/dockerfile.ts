@@ -2,9 +2,27 @@
  * Reads a Dockerfile as steps of a build. An instruction that the steps cannot carry out is refused with the line and a remedy,
  * and never left out silently. One that means nothing to a sandbox, such as CMD, becomes a note in the log.
  */
+import { MAX_BUILD_STEPS } from '@coppice/contract';
 import { refuseLine, splitInstructions, type Instruction } from './dockerfile-lines.ts';
-import { expandWord, splitWords, type Lookup } from './dockerfile-words.ts';
-import type { PlannedStep } from './planned-step.ts';
+import { escapeWord, expandWord, splitWords, WordError } from './dockerfile-words.ts';
+import { findFault, type PlannedStep } from './planned-step.ts';
+
+/** Arguments before FROM. */
+const MAX_GLOBALS = 1024;
+const MAX_GLOBAL_BYTES = 256 << 10;
+
+const PLATFORM = 'linux/amd64';
+/** Arguments that BuildKit sets. As there, an ARG without a default makes one known to the steps. */
+const PLATFORM_ARGUMENTS: Readonly<Record<string, string>> = {
+  BUILDPLATFORM: PLATFORM,
+  BUILDOS: 'linux',
+  BUILDARCH: 'amd64',
+  BUILDVARIANT: '',
+  TARGETPLATFORM: PLATFORM,
+  TARGETOS: 'linux',
+  TARGETARCH: 'amd64',
+  TARGETVARIANT: '',
+};
 
 export interface Dockerfile {
   from: string;
@@ -19,6 +37,7 @@ interface Reading {
   buildArgs: Readonly<Record<string, string>>;
   /** Arguments from before FROM. */
   globals: Map<string, string>;
+  globalBytes: number;
   from: string | undefined;
   steps: PlannedStep[];
   notes: string[];
@@ -44,14 +63,22 @@ const READERS: Readonly<Record<string, Reader>> = {
   COPY: readCopy,
   ADD: readAdd,
   ENV: readEnv,
-  WORKDIR: (reading, { line, rest }) => reading.steps.push({ line, workdir: requireText(line, rest) }),
-  USER: (reading, { line, rest }) => reading.steps.push({ line, user: requireText(line, rest) }),
+  WORKDIR: (reading, { line, rest }) => addStep(reading, { line, workdir: requireText(line, rest) }),
+  USER: (reading, { line, rest }) => addStep(reading, { line, user: requireText(line, rest) }),
 };
 
 /** Throws `invalid_request` that names the line. */
 export function parseDockerfile(text: string, buildArgs: Readonly<Record<string, string>> = {}): Dockerfile {
   const { instructions, escape } = splitInstructions(text);
-  const reading: Reading = { escape, buildArgs, globals: new Map(), from: undefined, steps: [], notes: [] };
+  const reading: Reading = {
+    escape,
+    buildArgs,
+    globals: new Map(Object.entries(PLATFORM_ARGUMENTS)),
+    globalBytes: 0,
+    from: undefined,
+    steps: [],
+    notes: [],
+  };
   for (const instruction of instructions) {
     const { keyword, line } = instruction;
     if (reading.from === undefined && keyword !== 'FROM' && keyword !== 'ARG')
@@ -61,11 +88,56 @@ export function parseDockerfile(text: string, buildArgs: Readonly<Record<string,
     if (reason !== undefined) reading.notes.push(`line ${line}: ${keyword} has no effect: ${reason}`);
     else if (read === undefined)
       throw refuseLine(line, `${keyword} is not supported; write it as RUN, COPY, ENV, WORKDIR or USER`);
-    else read(reading, instruction);
+    else locate(line, () => read(reading, instruction));
   }
   const { from, steps, notes } = reading;
   if (from === undefined) throw refuseLine(1, 'there is no FROM; begin with FROM and a pinned image');
   return { from, steps, notes, escape };
+}
+
+/** Adds the line to an error in a word. */
+function locate<T>(line: number, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw error instanceof WordError ? refuseLine(line, error.message) : error;
+  }
+}
+
+/** Adds a step, or refuses what can be known to be wrong before its variables have values. */
+function addStep({ steps, escape }: Reading, step: PlannedStep & { line: number }): void {
+  const { line, arg, copy, env, workdir, user } = step;
+  if (steps.length >= MAX_BUILD_STEPS)
+    throw refuseLine(line, `more than ${MAX_BUILD_STEPS} steps; join some of them, commands with &&`);
+  /** Without a variable a word is what it will be. Otherwise only its syntax is checked. */
+  const preview = (word: string, placeholder = 'x'): string => {
+    const text = expandWord(word, { escape, lookup: () => undefined });
+    return word.includes('$') ? placeholder : text;
+  };
+  if (arg?.raw !== undefined) preview(arg.raw);
+  const fault =
+    arg === undefined
+      ? findFault({
+          ...step,
+          ...(env !== undefined && { env: mapValues(env, (value) => preview(value)) }),
+          ...(copy !== undefined && {
+            copy: mapValues(copy, (value, field) => preview(value, field === 'mode' ? '644' : 'x')),
+          }),
+          ...(workdir !== undefined && { workdir: preview(workdir) }),
+          ...(user !== undefined && { user: preview(user) }),
+        })
+      : undefined;
+  if (fault !== undefined) throw refuseLine(line, fault);
+  steps.push(step);
+}
+
+function mapValues<T extends Record<string, string | undefined>>(
+  values: T,
+  map: (value: string, name: string) => string,
+): T {
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [name, value === undefined ? value : map(value, name)]),
+  ) as T;
 }
 
 function readFrom(reading: Reading, { line, rest }: Instruction): void {
@@ -74,75 +146,105 @@ function readFrom(reading: Reading, { line, rest }: Instruction): void {
       line,
       'a second FROM: only one stage is supported; build the first stage as an image of its own',
     );
-  const { flags, words } = splitFlags(line, rest, reading.escape);
-  const { platform, ...others } = flags;
-  refuseFlags(line, others);
-  if (platform !== undefined && platform !== 'linux/amd64')
-    throw refuseLine(line, `--platform=${platform}: sandboxes here are linux/amd64; remove it`);
-  const [image = '', as, , ...more] = words;
+  const { flags, text } = splitFlags(line, rest);
+  const expand = (word: string): string =>
+    expandWord(word, { escape: reading.escape, lookup: (name) => reading.globals.get(name) });
+  const platform = expand(flags.get('platform') ?? PLATFORM);
+  refuseFlags(line, flags, ['platform']);
+  if (platform !== PLATFORM)
+    throw refuseLine(line, `--platform=${platform}: sandboxes here are ${PLATFORM}; remove it`);
+  const [image = '', as, , ...more] = splitWords(text, reading.escape);
   if (image === '' || more.length > 0 || (as !== undefined && as.toUpperCase() !== 'AS'))
     throw refuseLine(line, 'write FROM and one image');
   if (image === 'scratch') throw refuseLine(line, 'scratch has no shell for the steps; begin with an image');
-  reading.from = expandWord(image, { escape: reading.escape, lookup: (name) => reading.globals.get(name) });
+  reading.from = expand(image);
 }
 
 function readArg(reading: Reading, { line, rest }: Instruction): void {
   for (const word of splitWords(requireText(line, rest), reading.escape)) {
     const equals = word.indexOf('=');
     const name = equals === -1 ? word : word.slice(0, equals);
-    if (!/^[A-Za-z_][A-Za-z0-9_]*$/u.test(name)) throw refuseLine(line, 'write ARG NAME or ARG NAME=default');
+    if (!isVariable(name)) throw refuseLine(line, 'write ARG NAME or ARG NAME=default');
     const given = Object.hasOwn(reading.buildArgs, name) ? reading.buildArgs[name] : undefined;
     const raw = equals === -1 ? undefined : word.slice(equals + 1);
-    if (reading.from === undefined) {
-      const lookup: Lookup = (asked) => reading.globals.get(asked);
-      const value =
-        given ?? (raw === undefined ? undefined : expandWord(raw, { escape: reading.escape, lookup }));
-      if (value !== undefined) reading.globals.set(name, value);
-    } else {
+    if (reading.from === undefined) setGlobal(reading, line, { name, value: given, raw });
+    else {
       const standard = raw === undefined ? reading.globals.get(name) : undefined;
-      reading.steps.push({ line, arg: { name, value: given ?? standard, raw } });
+      addStep(reading, { line, arg: { name, value: given ?? standard, raw } });
     }
   }
 }
 
-function readRun(reading: Reading, { line, rest, document }: Instruction): void {
-  if (document !== undefined) return void reading.steps.push({ line, run: requireText(line, document) });
-  if (/^--\w/u.test(rest))
-    throw refuseLine(line, `${rest.split(/\s/u, 1)[0]}: flags of RUN are not supported; remove it`);
-  reading.steps.push({ line, run: readJson(rest) ?? requireText(line, rest) });
+function setGlobal(
+  reading: Reading,
+  line: number,
+  { name, value: given, raw }: NonNullable<PlannedStep['arg']>,
+): void {
+  const { globals, escape } = reading;
+  const lookup = (asked: string): string | undefined => globals.get(asked);
+  const value = given ?? (raw === undefined ? undefined : expandWord(raw, { escape, lookup }));
+  if (value === undefined) return;
+  reading.globalBytes += Buffer.byteLength(value) - Buffer.byteLength(globals.get(name) ?? '');
+  globals.set(name, value);
+  if (globals.size > MAX_GLOBALS || reading.globalBytes > MAX_GLOBAL_BYTES)
+    throw refuseLine(
+      line,
+      `the arguments before FROM are more than ${MAX_GLOBALS}, or have more than ${MAX_GLOBAL_BYTES} bytes; shorten them`,
+    );
 }
 
-function readCopy(reading: Reading, { line, rest, keyword }: Instruction): void {
-  const { flags, words, text } = splitFlags(line, rest, reading.escape);
-  const { chown, chmod, link: _, ...others } = flags;
-  if (others['from'] !== undefined)
+function readRun(reading: Reading, { line, rest, document }: Instruction): void {
+  if (document !== undefined)
+    return addStep(reading, {
+      line,
+      run: requireText(line, document),
+      ...(document.startsWith('#!') && { isScript: true }),
+    });
+  if (/^--\w/u.test(rest))
+    throw refuseLine(line, `${rest.split(/\s/u, 1)[0]}: flags of RUN are not supported; remove it`);
+  addStep(reading, { line, run: readJson(rest) ?? requireText(line, rest) });
+}
+
+function readCopy(reading: Reading, instruction: Instruction): void {
+  const { line, keyword } = instruction;
+  const { flags, paths } = readPaths(reading, instruction);
+  if (flags.has('from'))
     throw refuseLine(
       line,
       '--from: only files of the context can be copied; build the other stage as an image of its own',
     );
-  refuseFlags(line, others);
-  const paths = readJson(text) ?? words;
+  refuseFlags(line, flags, ['chown', 'chmod', 'link']);
   const to = paths.at(-1);
   if (paths.length < 2 || to === undefined)
     throw refuseLine(line, `write ${keyword}, one or more sources, and a target`);
   if (paths.length > 2 && !to.endsWith('/'))
     throw refuseLine(line, 'several sources need a target that ends with a slash');
+  const [owner, mode] = [flags.get('chown'), flags.get('chmod')];
   for (const from_path of paths.slice(0, -1))
-    reading.steps.push({
+    addStep(reading, {
       line,
       copy: {
         from_path,
         to,
-        ...(chown !== undefined && { owner: chown }),
-        ...(chmod !== undefined && { mode: chmod }),
+        ...(owner !== undefined && { owner }),
+        ...(mode !== undefined && { mode }),
       },
     });
 }
 
+/** Reads flags and paths. The names of the JSON form may have quotes and escapes of their own. */
+function readPaths(
+  { escape }: Reading,
+  { line, rest }: Instruction,
+): { flags: ReadonlyMap<string, string>; paths: string[] } {
+  const { flags, text } = splitFlags(line, rest);
+  const names = readJson(text)?.map((name) => escapeWord(name, escape));
+  return { flags, paths: names ?? splitWords(text, escape) };
+}
+
 function readAdd(reading: Reading, instruction: Instruction): void {
-  const { line, rest } = instruction;
-  const { words } = splitFlags(line, rest, reading.escape);
-  for (const source of words.slice(0, -1)) {
+  const { line } = instruction;
+  for (const source of readPaths(reading, instruction).paths.slice(0, -1)) {
     if (/^[a-z]+:\/\/|^git@/iu.test(source))
       throw refuseLine(line, `ADD of ${source} is not supported; download it with RUN`);
     if (/\.(?:tar|tgz|tbz2?|txz|tar\.(?:gz|bz2|xz|zst))$/iu.test(source))
@@ -154,40 +256,44 @@ function readAdd(reading: Reading, instruction: Instruction): void {
 function readEnv(reading: Reading, { line, rest }: Instruction): void {
   const words = splitWords(requireText(line, rest), reading.escape);
   const [first = ''] = words;
-  const env: Record<string, string> = {};
+  const env = new Map<string, string>();
   if (!first.includes('=')) {
     const value = rest.slice(first.length).trim();
     if (value === '') throw refuseLine(line, 'write ENV NAME=value');
-    env[first] = value;
+    env.set(first, value);
   } else
     for (const word of words) {
       const equals = word.indexOf('=');
       if (equals < 1) throw refuseLine(line, `${word}: write NAME=value`);
-      env[word.slice(0, equals)] = word.slice(equals + 1);
+      env.set(word.slice(0, equals), word.slice(equals + 1));
     }
-  for (const name of Object.keys(env))
-    if (!/^[A-Za-z_][A-Za-z0-9_]*$/u.test(name))
-      throw refuseLine(line, `${name} is not the name of a variable`);
-  reading.steps.push({ line, env });
+  for (const name of env.keys())
+    if (!isVariable(name)) throw refuseLine(line, `${name} is not the name of a variable`);
+  addStep(reading, { line, env: Object.fromEntries(env) });
 }
 
-function splitFlags(
-  line: number,
-  rest: string,
-  escape: string,
-): { flags: Record<string, string>; words: string[]; text: string } {
-  const flags: Record<string, string> = {};
-  let text = requireText(line, rest);
-  for (let found = /^--([\w-]+)(?:=(\S*))?(?:\s+|$)/u.exec(text); found !== null;) {
-    flags[found[1] ?? ''] = found[2] ?? 'true';
-    text = text.slice(found[0].length);
-    found = /^--([\w-]+)(?:=(\S*))?(?:\s+|$)/u.exec(text);
+/** JSON objects with a key `__proto__` are not the same everywhere. */
+function isVariable(name: string): boolean {
+  return /^[A-Za-z_][A-Za-z0-9_]*$/u.test(name) && name !== '__proto__';
+}
+
+const FLAG = /--([\w-]+)(?:=(\S*))?(?:\s+|$)/uy;
+
+function splitFlags(line: number, rest: string): { flags: ReadonlyMap<string, string>; text: string } {
+  const flags = new Map<string, string>();
+  const text = requireText(line, rest);
+  FLAG.lastIndex = 0;
+  let end = 0;
+  for (let found = FLAG.exec(text); found !== null; found = FLAG.exec(text)) {
+    flags.set(found[1] ?? '', found[2] ?? 'true');
+    end = FLAG.lastIndex;
+    if (end === text.length) break;
   }
-  return { flags, words: splitWords(text, escape), text };
+  return { flags, text: text.slice(end) };
 }
 
-function refuseFlags(line: number, flags: Readonly<Record<string, string>>): void {
-  const [flag] = Object.keys(flags);
+function refuseFlags(line: number, flags: ReadonlyMap<string, string>, known: readonly string[]): void {
+  const flag = [...flags.keys()].find((name) => !known.includes(name));
   if (flag !== undefined) throw refuseLine(line, `--${flag} is not supported; remove it`);
 }
 

@@ -202,8 +202,10 @@ export class ImageBuilds implements AsyncDisposable {
   ): Promise<ImageBuild> {
     const { store, images, contexts, keeper, clock, log } = this.#parts;
     const { organizationId, teamId } = owner;
-    const { context } = request;
-    const contextPath = context === undefined ? undefined : contexts.find(organizationId, context);
+    const { context: contextId } = request;
+    const context = contextId === undefined ? undefined : contexts.take(organizationId, contextId);
+    using refused = new DisposableStack();
+    refused.defer(() => context?.giveBack());
     await images.pin(organizationId, plan.from);
     await images.checkName({ reach, by }, name);
     await roomOf(images, organizationId);
@@ -225,15 +227,16 @@ export class ImageBuilds implements AsyncDisposable {
         hold[Symbol.dispose]();
         throw error;
       });
+    refused.move();
     const { signal } = entry.stop;
-    void this.#carryOut(build, { request, plan, contextPath, egress, by, signal })
+    void this.#carryOut(build, { request, plan, context, egress, by, signal })
       .catch((error: unknown) =>
         log.error({ err: error, build: id }, 'a build was not ended, or left something'),
       )
       .finally(() => {
         this.#leave(id);
         hold[Symbol.dispose]();
-        if (context !== undefined) void contexts.drop(context);
+        void context?.[Symbol.asyncDispose]();
       });
     return buildBuildRecord(build);
   }

@@ -22,6 +22,7 @@ import type { BuildLog } from './build-log.ts';
 import type { BuildSandboxes } from './build-sandboxes.ts';
 import type { BuildStore } from './build-store.ts';
 import { BuildSteps, describeStep } from './build-steps.ts';
+import type { ContextFiles } from './context-index.ts';
 import type { PlannedStep } from './planned-step.ts';
 import { MAX_STEP_BYTES, type CachedImage, type Hit, type StepCache } from './step-cache.ts';
 import { listStepKeys } from './step-keys.ts';
@@ -56,8 +57,7 @@ export interface Plan {
 export interface Work {
   request: BuildImageRequest;
   plan: Plan;
-  /** Path of the context on this host. */
-  contextPath: string | undefined;
+  context: ContextFiles | undefined;
   egress: RequestedEgress;
 }
 
@@ -79,13 +79,13 @@ type Base = Pick<StoredConfig, 'digest' | 'config'>;
 
 /** Resolves with the new image, which has no name yet. */
 export async function runBuild(parts: BuildParts, build: ImageBuildTable, work: RunningWork): Promise<Built> {
-  const { request, plan, contextPath, signal, log } = work;
+  const { request, plan, context, signal, log } = work;
   const { organization_id: organizationId, team_id: teamId } = build;
   if (plan.notes.length > 0) await log.note(plan.notes.join('\n'));
   const base = await prepareBase(parts, build, { image: plan.from, signal });
   const { steps, escape } = plan;
   const rights = { organizationId, teamId, egress: work.egress };
-  const keys = await listStepKeys({ rights, base, steps, escape, contextPath, signal });
+  const keys = await listStepKeys({ rights, base, steps, escape, context, signal });
   const hit = request.no_cache ? undefined : await parts.cache.find(organizationId, keys);
   if (hit !== undefined) work.hold(hit.digest);
   const scope = new StepScope(base.config, escape);
@@ -200,11 +200,11 @@ async function applySteps(
   build: ImageBuildTable,
   work: RunningWork & { scope: StepScope; keys: readonly string[]; done: number },
 ): Promise<CachedImage> {
-  const { plan, contextPath, signal, log, deadlineMs, scope, keys, done } = work;
+  const { plan, context, signal, log, deadlineMs, scope, keys, done } = work;
   const { organization_id: organizationId, team_id: teamId, sandbox_id: sandboxId } = build;
   const reach = { organizationId, onlyTeamId: teamId };
   const { files } = runner;
-  const parts = { reach, sandboxId, commands, files, contextPath, log, signal, deadlineMs };
+  const parts = { reach, sandboxId, commands, files, context, log, signal, deadlineMs };
   const steps = new BuildSteps(parts, scope);
   const commit = (kept: boolean, findRoom: () => Promise<number>): Promise<CachedImage> =>
     turns.run(

@@ -7,14 +7,15 @@
 import { createHash, type Hash } from 'node:crypto';
 import { AppError } from '@coppice/contract';
 import type { StoredConfig } from '../../lib/protocol/runner-protocol.ts';
-import { packSelection, selectFiles } from './copy-files.ts';
+import type { ContextFiles } from './context-index.ts';
 import { Secret } from '../../lib/secret.ts';
 import type { RequestedEgress } from '../sandbox/sandboxes.ts';
 import type { PlannedStep } from './planned-step.ts';
+import { selectFiles } from './select-files.ts';
 import { StepScope } from './step-scope.ts';
 
 /** Changed when the same step has another effect than before. */
-const VERSION = 1;
+const VERSION = 2;
 
 /** Whose sandbox runs the steps, and what it may reach. */
 interface StepRights {
@@ -28,26 +29,27 @@ export interface KeyedSteps {
   base: Pick<StoredConfig, 'digest' | 'config'>;
   steps: readonly PlannedStep[];
   escape: string | undefined;
-  contextPath: string | undefined;
+  context: ContextFiles | undefined;
   signal: AbortSignal;
 }
 
 /** Returns the key of each step. Those from a step on whose files are missing have none: it will fail. */
 export async function listStepKeys(keyed: KeyedSteps): Promise<string[]> {
-  const { rights, base, steps, escape, contextPath, signal } = keyed;
+  const { rights, base, steps, escape, context, signal } = keyed;
   const scope = new StepScope(base.config, escape);
   const copied = new Map<string, Promise<string>>();
   const keys: string[] = [];
   let key = hashOf([VERSION, describeRights(rights), base.digest]);
   for (const planned of steps) {
     signal.throwIfAborted();
-    const { line: _, ...step } = scope.expand(planned);
-    const files = await hashFiles(step.copy, { contextPath, copied, signal });
+    const expanded = scope.expand(planned);
+    const { line: _, ...step } = expanded;
+    const files = await hashFiles(step.copy, { context, copied, signal });
     if (files === undefined) break;
     const { user, workdir } = scope.config;
     key = hashOf([key, step, scope.variables, user, workdir, files]);
     keys.push(key);
-    scope.take(step);
+    scope.take(expanded);
   }
   return keys;
 }
@@ -63,13 +65,13 @@ function describeRights({ organizationId, teamId, egress: { network, grants } }:
 /** Returns undefined if the files cannot be copied. */
 async function hashFiles(
   copy: PlannedStep['copy'],
-  { contextPath, copied, signal }: FilesOfBuild,
+  { context, copied, signal }: FilesOfBuild,
 ): Promise<string | undefined> {
   if (copy === undefined) return '';
-  if (contextPath === undefined) return undefined;
+  if (context === undefined) return undefined;
   const { from_path, mode } = copy;
   const asked = JSON.stringify([from_path, mode]);
-  const hashing = copied.get(asked) ?? hashCopied(contextPath, copy, signal);
+  const hashing = copied.get(asked) ?? hashCopied(context, copy, signal);
   copied.set(asked, hashing);
   try {
     return await hashing;
@@ -80,24 +82,28 @@ async function hashFiles(
 }
 
 interface FilesOfBuild {
-  contextPath: string | undefined;
+  context: ContextFiles | undefined;
   /** Hashes of files that an earlier step has copied too. */
   copied: Map<string, Promise<string>>;
   signal: AbortSignal;
 }
 
+/** Owners and times are left out: the step sets the owner, and another checkout of the same files has other times. */
 async function hashCopied(
-  contextPath: string,
+  { path: contextPath, index }: ContextFiles,
   { from_path, mode }: NonNullable<PlannedStep['copy']>,
   signal: AbortSignal,
 ): Promise<string> {
-  const selection = await selectFiles(contextPath, from_path);
-  // Another checkout of the same files has other times.
-  const how = { mode: mode === undefined ? undefined : Number.parseInt(mode, 8), withoutTimes: true };
-  const hash: Hash = createHash('sha256').update(JSON.stringify(selection.hasDirectory));
-  for await (const chunk of packSelection(contextPath, selection, how)) {
-    signal.throwIfAborted();
-    hash.update(chunk as Buffer);
+  const selection = await selectFiles(index, from_path, signal);
+  const given = mode === undefined ? undefined : Number.parseInt(mode, 8);
+  const hash: Hash = createHash('sha256').update(JSON.stringify([selection.hasDirectory, given]));
+  const numbers = selection.entries.map(({ number }) => number);
+  let at = 0;
+  for await (const digest of index.digest(contextPath, numbers, signal)) {
+    const { number, path } = selection.entries[at] ?? { number: 0, path: '' };
+    const { type, mode: own, target, sizeBytes } = index.entry(number);
+    hash.update(JSON.stringify([path, type, given ?? own, target, sizeBytes])).update(digest);
+    at += 1;
   }
   return hash.digest('hex');
 }

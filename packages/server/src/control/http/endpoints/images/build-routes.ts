@@ -16,6 +16,7 @@ import { actorOf } from '../../requests/actor-of.ts';
 import { sendBuildEvents } from './build-from-steps.ts';
 
 const BuildParams = z.object({ build: z.string().max(64) });
+const ContextParams = z.object({ context: z.string().max(64) });
 
 const LOG = contents('A page of the log, or the events to the end of the build.', {
   'application/json': BuildLog,
@@ -31,6 +32,7 @@ export function addBuildRoutes(app: App, parts: Parts): void {
   addBuildLog(app, parts);
   addDeleteImage(app, parts);
   addUploadContext(app, parts);
+  addDeleteContext(app, parts);
 }
 
 function addListBuilds(app: App, { imageBuilds }: Parts): void {
@@ -139,7 +141,8 @@ function addUploadContext(app: App, { contexts, openRequests, limits }: Parts): 
         summary: 'Upload the files that a build copies, as a tar',
         description:
           'The body is a tar of files, directories and symbolic links, of any content type, at most 512 MiB. One build can use it; ' +
-          'it is removed with the end of that build, or after an hour.',
+          'it is removed with the end of that build, or after an hour. If the start of a build is refused, the context waits for ' +
+          'another hour. At the limit of 8, the one that has waited longest is removed, if it has waited for a minute.',
         consumes: ['application/octet-stream'],
         body: CONTENT,
         response: answers(201, BuildContext, [400, 401, 413, 429, 503]),
@@ -154,5 +157,23 @@ function addUploadContext(app: App, { contexts, openRequests, limits }: Parts): 
       },
       onError: async (request) => cutOff(request),
     });
+  });
+}
+
+function addDeleteContext(app: App, { contexts }: Parts): void {
+  app.route({
+    method: 'DELETE',
+    url: '/v1/images/contexts/:context',
+    config: { access: 'full' },
+    schema: {
+      operationId: 'deleteBuildContext',
+      summary: 'Delete a context that no build uses',
+      params: ContextParams,
+      response: answers(200, z.object({ deleted: z.boolean() }), [401, 404, 503]),
+    },
+    handler: async ({ organizationId, params }) => {
+      await contexts.remove(organizationId, params.context);
+      return { deleted: true };
+    },
   });
 }

@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { after, test } from 'node:test';
+import { AppError } from '@coppice/contract';
+import { layOutTar } from '../testing/tar-of-files.ts';
+import type { BuildLog } from './build-log.ts';
+import { BuildSteps, writeCommand, type StepParts } from './build-steps.ts';
+import { indexContext } from './context-index.ts';
+import { StepScope } from './step-scope.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'coppice-steps-'));
+after(() => rmSync(directory, { recursive: true, force: true }));
+
+test('the files of a COPY are closed when the sandbox refuses them before it reads any', async () => {
+  const path = join(directory, 'context.tar');
+  writeFileSync(path, layOutTar([{ path: 'large', content: Buffer.alloc(8 << 20) }]));
+  const { signal } = new AbortController();
+  const context = { path, index: await indexContext(path, signal) };
+  let content: Readable | undefined;
+  const files = {
+    stat: async () => {
+      throw new AppError('file_not_found', 'absent');
+    },
+    makeDirectory: async () => assert.fail('no directory is made'),
+    unpack: async (_: string, unpacking: { content: Readable }) => {
+      content = unpacking.content;
+      throw new AppError('unavailable', 'the sandbox cannot be reached');
+    },
+  } as unknown as StepParts['files'];
+  const log = { step: async () => undefined } as unknown as BuildLog;
+  const parts = {
+    reach: { organizationId: 'org', onlyTeamId: null },
+    sandboxId: 'run',
+    commands: {} as StepParts['commands'],
+    files,
+    context,
+    log,
+    signal,
+    deadlineMs: performance.now() + 10_000,
+  };
+  const steps = new BuildSteps(parts, new StepScope({ env: {}, user: '', workdir: '' }, undefined));
+  await assert.rejects(steps.apply({ copy: { from_path: 'large', to: '/large' } }, 0), /cannot be reached/u);
+  assert.equal(content?.destroyed, true);
+});
+
+test('a script is run by the program that its first line names, and may have any lines', () => {
+  const script =
+    '#!/usr/bin/env -S bash -e\n: <<\'X\'\nEND\nX\necho "${BASH_VERSION%%.*}" "it\'s"\necho "$0"';
+  const output = execFileSync('/bin/sh', ['-c', writeCommand(script, true)], {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  assert.match(output, /^\d it's\n\/dev\/shm\/coppice-step-\d+\n$/u);
+  rmSync(output.split('\n')[1] ?? '', { force: true });
+  assert.equal(writeCommand('#!/bin/x', false), '#!/bin/x');
+  assert.equal(writeCommand(['a', "it's"], false), String.raw`exec 'a' 'it'\''s'`);
+});
