@@ -239,6 +239,11 @@ test('a Dockerfile is built with the files of its context', async (running) => {
     'COPY package*.json ./',
     'COPY --chown=1000:1000 --chmod=755 src /opt/tools',
     'RUN main.sh $WHO > out && test ! -w /opt/absent',
+    'RUN <<EOF',
+    '#!/bin/sh -e',
+    'test "$WHO" = world',
+    'ps -o args= | grep -q . && echo script > scripted',
+    'EOF',
     'CMD ["sh"]',
   ].join('\n');
   const body = { name: 'docker:1', dockerfile, build_args: { WHO: 'world' }, context: context.body['id'] };
@@ -247,9 +252,13 @@ test('a Dockerfile is built with the files of its context', async (running) => {
   const { id } = await api.create({ image: 'built/docker:1' });
   const { stdout, stderr } = await api.exec(
     id,
-    'pwd; ls; cat out; stat -c "%u %a" /opt/tools/main.sh; echo "[$WHO]"',
+    'pwd; ls; cat out scripted; ls /dev/shm; stat -c "%u %a" /opt/tools/main.sh; echo "[$WHO]"',
   );
-  assert.equal(stdout, '/srv/app\nout\npackage.json\nmain of world\n1000 755\n[]\n', stderr);
+  assert.equal(
+    stdout,
+    '/srv/app\nout\npackage.json\nscripted\nmain of world\nscript\n1000 755\n[]\n',
+    stderr,
+  );
   await api.destroy(id);
   const again = await api.call('POST', '/v1/images/build', { body });
   assert.equal(again.status, 400, again.text);

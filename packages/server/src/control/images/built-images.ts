@@ -229,7 +229,7 @@ export class BuiltImages {
 }
 
 /** The runner does not store an image any more that a build was about to use. */
-export class ImageGone extends AppError {
+class ImageGone extends AppError {
   constructor() {
     super('unavailable', 'the image was removed before it got its name; build again');
   }
