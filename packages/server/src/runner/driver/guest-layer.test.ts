@@ -106,6 +106,20 @@ test('a guest that sends a byte now and then is given up, and one that sends eno
   await assert.rejects(read(AbortSignal.timeout(2000), pace), { name: 'TimeoutError' });
 });
 
+test('a guest that is silent, or that refuses a byte at a time, is given up', async () => {
+  const pace = { silenceMs: 200, graceMs: 10_000, bytesPerSecond: 1 };
+  answer = () => undefined;
+  await refused('guest_unreachable', /to their end/u, read(undefined, pace));
+  answer = (stream) => stream.respond({ ':status': 200 });
+  await refused('guest_unreachable', /to their end/u, read(undefined, pace));
+  answer = (stream) => {
+    stream.respond({ ':status': 500 });
+    const sending = setInterval(() => stream.write('x'), 20);
+    stream.once('close', () => clearInterval(sending));
+  };
+  await refused('guest_unreachable', /to their end/u, read(undefined, pace));
+});
+
 test('the time that the reader takes does not count as time of the guest', async () => {
   const pace = { silenceMs: 10_000, graceMs: 100, bytesPerSecond: 1000 };
   answer = (stream) => {

@@ -2,11 +2,11 @@
 import http2 from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { plainText } from '../../lib/text/plain-text.ts';
-import { stretched } from '../../lib/waiting/deadline.ts';
+import { stretched, withDeadline } from '../../lib/waiting/deadline.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
 
 const PATH = '/layer';
-const MIB = 1024 ** 2;
+const KIB = 1024;
 const MAX_ANSWER_BYTES = 4096;
 const MAX_REASON = 500;
 const OUTCOME = 'layer-outcome';
@@ -21,8 +21,8 @@ export interface GuestPace {
   bytesPerSecond: number;
 }
 
-/** An ordinary guest sends tens of MiB a second, and small files some thousand a second. */
-const PACE: GuestPace = { silenceMs: 60_000, graceMs: 30_000, bytesPerSecond: MIB };
+/** An ordinary guest sends tens of MiB a second. Of empty files, links and whiteouts it sends less than a KiB each. */
+const PACE: GuestPace = { silenceMs: 60_000, graceMs: 30_000, bytesPerSecond: 64 * KIB };
 
 /** Yields the archive. Throws `guest_unreachable` or `invalid_state` unless the guest says at its end that it is whole. */
 export async function* readGuestLayer(
@@ -30,26 +30,21 @@ export async function* readGuestLayer(
   signal: AbortSignal,
   pace = PACE,
 ): AsyncGenerator<Buffer> {
-  const stream = session.request({ ':method': 'GET', ':path': PATH });
+  const stream = open(session);
   const cancel = (): void => stream.close(http2.constants.NGHTTP2_CANCEL);
   signal.addEventListener('abort', cancel, { once: true });
-  let isSilent = false;
-  stream.setTimeout(stretched(pace.silenceMs), () => {
-    isSilent = true;
-    cancel();
-  });
   // The errors are thrown by the iteration below.
   stream.on('error', () => undefined);
   let outcome: unknown;
   stream.on('trailers', (trailers) => (outcome = trailers[OUTCOME]));
   try {
-    const status = await statusOf(stream);
-    if (status !== 200) throw await refusalOf(stream);
+    const status = await withDeadline('the head of the layer', pace.silenceMs, statusOf(stream));
+    if (status !== 200)
+      throw await withDeadline('the refusal of the layer', pace.silenceMs, refusalOf(stream));
     yield* inTime(stream as AsyncIterable<Buffer>, pace);
   } catch (error) {
     signal.throwIfAborted();
-    if (isSilent || !(error instanceof AppError)) throw brokenOff(error);
-    throw error;
+    throw error instanceof AppError ? error : brokenOff(error);
   } finally {
     signal.removeEventListener('abort', cancel);
     cancel();
@@ -63,20 +58,30 @@ export async function* readGuestLayer(
   );
 }
 
-/** Throws if the guest sends something again and again, but too little. */
+/** Throws if the guest is silent, or sends something again and again, but too little. */
 async function* inTime(
-  chunks: AsyncIterable<Buffer>,
-  { graceMs, bytesPerSecond }: GuestPace,
+  stream: AsyncIterable<Buffer>,
+  { silenceMs, graceMs, bytesPerSecond }: GuestPace,
 ): AsyncGenerator<Buffer> {
+  const chunks = stream[Symbol.asyncIterator]();
   let bytes = 0;
   let waitedMs = 0;
-  let sinceMs = performance.now();
-  for await (const chunk of chunks) {
+  for (;;) {
+    const sinceMs = performance.now();
+    const next = await withDeadline('the next bytes of the layer', silenceMs, chunks.next());
+    if (next.done === true) return;
     waitedMs += performance.now() - sinceMs;
-    bytes += chunk.length;
+    bytes += next.value.length;
     if (waitedMs > stretched(graceMs + (bytes * 1000) / bytesPerSecond)) throw tooSlow(bytes, waitedMs);
-    yield chunk;
-    sinceMs = performance.now();
+    yield next.value;
+  }
+}
+
+function open(session: Pick<AgentSession, 'request'>): http2.ClientHttp2Stream {
+  try {
+    return session.request({ ':method': 'GET', ':path': PATH });
+  } catch (error) {
+    throw brokenOff(error);
   }
 }
 

@@ -40,13 +40,14 @@ export class VmImages {
   async commit(id: string, request: CommitVm, signal: AbortSignal): Promise<CommittedImage> {
     const driver = this.#parts.fleet.vms.get(id);
     if (!driver.isUp) throw new AppError('invalid_state', `the sandbox is ${driver.phase}`);
-    const session = await driver.session();
     const image = await this.#parts.images.build({
       base: digestOf(driver.info),
       owner: { organization: request.organization, build: request.build },
       config: request.config,
       isKept: request.kept,
-      openLayer: (signal) => readGuestLayer(session, signal),
+      openLayer: async function* (signal) {
+        yield* readGuestLayer(await driver.session(), signal);
+      },
       maxLayerBytes: Math.min(
         (driver.info.disk_mib + HEADERS_MIB) * MIB,
         DEFAULT_IMAGE_LIMITS.maxContentBytes,

@@ -33,7 +33,8 @@ import type {
 import { LocalImages } from '../local/local-images.ts';
 import { joinLayouts, type BuiltinImage } from '../source/oci-source.ts';
 import { compressedBytes } from '../source/manifest.ts';
-import { builtReference, buildLayeredImage, type BuildTurns, type LayeredBuild } from './layered-image.ts';
+import { builtReference, buildLayeredImage, type LayeredBuild, type TakeTurn } from './layered-image.ts';
+import { LayerSpace } from './layer-space.ts';
 import { prepareImage } from './preparation.ts';
 import { ProgressMeter } from '../layers/progress-meter.ts';
 import { proveImage } from '../source/pull.ts';
@@ -65,8 +66,6 @@ export interface ImageStoreOptions extends RegistrySettings {
 const MAX_BUILDS = 16;
 const MAX_WAITING_BUILDS = 256;
 const MAX_WAITING_BUILDS_OF_OWNER = 32;
-/** Guests that send their layers at once. */
-const MAX_RECEIVING = 4;
 
 interface Flight {
   info: PreparingImage;
@@ -98,10 +97,9 @@ export class ImageStore implements AsyncDisposable {
     maxWaiting: MAX_WAITING_BUILDS,
     maxWaitingOfOwner: MAX_WAITING_BUILDS_OF_OWNER,
   });
-  readonly #receiving = new Slots('layers of sandboxes', {
-    maxRunning: MAX_RECEIVING,
-    maxWaiting: MAX_BUILDS,
-  });
+  readonly #received = new LayerSpace();
+  /** Builds that run or wait. */
+  readonly #building = new Set<Promise<unknown>>();
   readonly #flights = new Map<string, Flight>();
 
   private constructor(parts: Parts) {
@@ -191,13 +189,16 @@ export class ImageStore implements AsyncDisposable {
     lease.add(imageKey(base.digest));
     const signal = AbortSignal.any([closing.signal, request.signal]);
     const { organization } = request.owner;
-    const turns: BuildTurns = {
-      receive: (work) => this.#receiving.run(signal, work, organization),
-      make: (work) => this.#slots.run(signal, work, organization),
-    };
-    const build = () => buildLayeredImage(base, { ...request, signal }, { images, places, limits, turns });
+    const takeTurn: TakeTurn = (work) => this.#slots.run(signal, work, organization);
+    const parts = { images, places, limits, received: this.#received, takeTurn };
+    const build = () => buildLayeredImage(base, { ...request, signal }, parts);
+    const building = this.#builds.run(signal, build, organization);
+    this.#building.add(building);
     // An image that was given up in the last moment goes in the sweep.
-    const entry = await this.#builds.run(signal, build, organization).finally(onStored);
+    const entry = await building.finally(() => {
+      this.#building.delete(building);
+      onStored();
+    });
     log.info({ image: entry.digest, base: base.digest, size_bytes: entry.sizeBytes }, 'image built');
     return describe(entry, builtReference(entry.digest));
   }
@@ -214,9 +215,9 @@ export class ImageStore implements AsyncDisposable {
     const { images, onStored } = this.#parts;
     const entry = images.find(digest);
     if (entry?.owner?.organization !== organization) return false;
-    await images.keep(entry, isKept);
+    const isStored = await images.keep(entry, isKept);
     if (!isKept) onStored();
-    return true;
+    return isStored;
   }
 
   #findBuilt(reference: ImageReference, { lease, organization = '' }: PrepareOptions): StoredImage {
@@ -251,10 +252,11 @@ export class ImageStore implements AsyncDisposable {
     return Array.from(this.#flights.values(), ({ info }) => ({ ...info }));
   }
 
-  /** Ends all preparations; they leave nothing. */
+  /** Ends all preparations and builds; they leave nothing. */
   async close(): Promise<void> {
     this.#parts.closing.abort(new AppError('unavailable', 'the image store is shutting down'));
-    await Promise.allSettled([...this.#flights.values()].map(({ done }) => done));
+    const flights = [...this.#flights.values()].map(({ done }) => done);
+    await Promise.allSettled([...flights, ...this.#building]);
     this.#parts.client.close();
   }
 

@@ -1,7 +1,17 @@
 /** Images of a stored one and a layer of a guest, with the real programs, and hostile layers. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { cpSync, linkSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -244,33 +254,56 @@ test('a slow guest holds up no image and no other organization, but the builds o
   await prepare(store, `${site.registry.name}/test/base:1`);
   const start = (organization: string, slow: SlowLayer): Promise<StoredImage> =>
     buildAbove(store, layer, { owner: { organization, build: 'b' }, openLayer: slow.open });
-  const names = ['org1', 'org2', 'org3', 'org4', 'org1', 'org5'];
+  const names = ['org1', 'org2', 'org3', 'org4', 'org5', 'org1'];
   const layers = names.map(() => new SlowLayer(layer));
   const opened = layers.map((slow) => slow.opened.promise);
-  const isOpen = (index: number): Promise<boolean> =>
-    Promise.race([opened[index]!.then(() => true), delay(50, false)]);
-  const builds: Promise<StoredImage>[] = [];
-  for (const index of [0, 1, 2, 3]) {
-    builds.push(start(names[index]!, layers[index]!));
-    await opened[index];
-  }
-  builds.push(start('org1', layers[4]!), start('org5', layers[5]!));
+  const builds = names.map((name, index) => start(name, layers[index]!));
+  await Promise.all(opened.slice(0, 5));
   await prepare(store, 'test/hello:1');
-  assert.deepEqual(
-    [await isOpen(4), await isOpen(5)],
-    [false, false],
-    'four at once, one of each organization',
-  );
-  layers[3]!.end();
-  await opened[5];
-  await builds[3];
-  assert.equal(await isOpen(4), false);
+  const isOpen = opened[5]!.then(() => true);
+  assert.equal(await Promise.race([isOpen, delay(50, false)]), false, 'one of each organization');
   layers[0]!.end();
   await builds[0];
-  await opened[4];
+  await opened[5];
   for (const slow of layers) slow.end();
   const made = await Promise.all(builds);
   assert.equal(new Set(made.map(({ digest }) => digest)).size, names.length);
+});
+
+test('a store that closes waits for its builds, which leave nothing', async () => {
+  const directory = mkdtempSync(join(site.root, 'store-'));
+  const layer = await archiveOf([{ path: 'x' }]);
+  const slow = new SlowLayer(layer);
+  let build: Promise<StoredImage>;
+  {
+    await using store = await site.openStore({ directory });
+    await prepare(store, `${site.registry.name}/test/base:1`);
+    build = buildAbove(store, layer, { openLayer: slow.open });
+    build.catch(() => undefined);
+    await slow.opened.promise;
+  }
+  assert.deepEqual(readdirSync(join(directory, 'staging')), []);
+  await assert.rejects(build, /shutting down/u);
+});
+
+test('a name that cannot be recorded is not kept in memory either, and leaves no file', async () => {
+  await using store = await site.openStore();
+  await prepare(store, `${site.registry.name}/test/base:1`);
+  const layer = await archiveOf([{ path: 'x' }]);
+  const { digest } = await buildAbove(store, layer, { isKept: false });
+  const path = dirname(store.stored.find(digest)!.path);
+  const record = join(path, 'image.json');
+  const content = readFileSync(record);
+  // A rename onto a directory fails, for root too.
+  rmSync(record);
+  mkdirSync(record);
+  await assert.rejects(store.keep(digest, 'org1', true));
+  assert.equal(store.stored.find(digest)?.isKept, false);
+  assert.deepEqual(readdirSync(path).toSorted(), ['image.json', 'image.squashfs']);
+  rmdirSync(record);
+  writeFileSync(record, content);
+  assert.equal(await store.keep(digest, 'org1', true), true);
+  assert.equal((JSON.parse(readFileSync(record, 'utf8')) as { kept?: boolean }).kept, true);
 });
 
 test('a build that waits for another one of its organization asks no guest, and ends when its caller leaves', async () => {

@@ -23,6 +23,7 @@ import { maxUnpackedBytes, type ImageLimits } from '../layers/image-limits.ts';
 import { formatPinned } from '../source/resolver.ts';
 import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { ImageTooLargeError, Unpacker } from '../unpacking/unpacker.ts';
+import type { LayerRoom, LayerSpace } from './layer-space.ts';
 import type { UnpackPlaces } from '../unpacking/unpack-places.ts';
 import type { ImageConfig } from './image-store.types.ts';
 import { pickTreeLimits } from './preparation.ts';
@@ -48,13 +49,11 @@ interface Parts {
   images: StoredImages;
   places: UnpackPlaces;
   limits: ImageLimits;
+  received: LayerSpace;
 }
 
-/** Runs one of the two parts of a build when its turn has come. */
-export interface BuildTurns {
-  receive: <T>(work: () => Promise<T>) => Promise<T>;
-  make: <T>(work: () => Promise<T>) => Promise<T>;
-}
+/** Runs the making of an image when its turn has come. */
+export type TakeTurn = <T>(work: () => Promise<T>) => Promise<T>;
 
 /** A layer that was received as a whole. */
 interface Layer {
@@ -94,14 +93,15 @@ export function builtReference(digest: string): ImageReference {
 export async function buildLayeredImage(
   base: ImageEntry,
   build: LayeredBuild,
-  { turns, ...parts }: Parts & { turns: BuildTurns },
+  { takeTurn, ...parts }: Parts & { takeTurn: TakeTurn },
 ): Promise<ImageEntry> {
   const { images, limits } = parts;
   await using staging = await images.makeStaging();
   await checkFreeSpace(staging.path, EXPANSION * base.sizeBytes, limits.minFreeBytes);
   const job = { stagingPath: staging.path, base, build, parts };
-  const layer = await turns.receive(() => receiveLayer(job));
-  return await turns.make(async () => {
+  using room = parts.received.open(staging.path, limits.minFreeBytes);
+  const layer = await receiveLayer(job, room);
+  return await takeTurn(async () => {
     await checkFreeSpace(staging.path, EXPANSION * base.sizeBytes + layer.sizeBytes, limits.minFreeBytes);
     return publish(job, await makeWithin(job, layer));
   });
@@ -134,14 +134,17 @@ function digestOf(base: ImageEntry, { owner, config }: LayeredBuild, layer: stri
 }
 
 /** Writes the layer to a file. Its reader sets the pace, so no more than some chunks are in memory. */
-async function receiveLayer({ stagingPath, build, parts: { limits } }: Job): Promise<Layer> {
+async function receiveLayer({ stagingPath, build, parts: { limits } }: Job, room: LayerRoom): Promise<Layer> {
   const path = join(stagingPath, 'layer');
   let sizeBytes = 0;
   async function* counted(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     for await (const chunk of chunks) {
       sizeBytes += chunk.length;
       if (sizeBytes > build.maxLayerBytes)
-        throw new LayerError(`its layer has more than ${build.maxLayerBytes} bytes`);
+        throw new LayerError(
+          `what its steps have changed has more than ${build.maxLayerBytes} bytes; give the build a larger disk_mib, or rename no large directory of the image`,
+        );
+      await room.take(chunk.length);
       yield chunk;
     }
   }

@@ -11,6 +11,7 @@ import type { ImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import { syncLater } from '../../../lib/files/durable-file.ts';
+import { KeyedQueue } from '../../../lib/waiting/keyed-queue.ts';
 import { LastUse } from '../../cache/last-use.ts';
 import type { ImageConfig } from './image-store.types.ts';
 
@@ -86,6 +87,8 @@ export class StoredImages {
   readonly #imagesPath: string;
   readonly #stagingPath: string;
   readonly #entries = new Map<string, ImageEntry>();
+  /** By digest: the record on disk is the last one that was asked for. */
+  readonly #writes = new KeyedQueue();
   /** Digests of the images with an owner, in order; undefined when it must be made again. */
   #ownedDigests: string[] | undefined;
 
@@ -198,17 +201,41 @@ export class StoredImages {
   async release(digest: string): Promise<boolean> {
     const entry = this.#entries.get(digest);
     if (entry?.owner === undefined) return false;
-    entry.isReleased = true;
-    await writeRecord(join(this.#imagesPath, directoryName(digest)), entry);
+    await this.#change(entry, () => ({ isReleased: true }));
     return true;
   }
 
-  /** Records that a built image has got a name, which takes back its release, or that it has lost it. */
-  async keep(entry: ImageEntry, isKept: boolean): Promise<void> {
-    if (entry.isKept === isKept && !(isKept && entry.isReleased)) return;
-    entry.isKept = isKept;
-    if (isKept) entry.isReleased = false;
-    await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
+  /**
+   * Records that a built image has got a name, which takes back its release, or that it has lost it. Returns false if it was
+   * evicted before.
+   */
+  keep(entry: ImageEntry, isKept: boolean): Promise<boolean> {
+    return this.#change(entry, ({ isReleased }) => ({ isKept, isReleased: isReleased && !isKept }));
+  }
+
+  /** Changes an image here first, where the evictor looks, and takes that back if it cannot be written. */
+  #change(
+    entry: ImageEntry,
+    decide: (entry: ImageEntry) => Partial<Pick<ImageEntry, 'isKept' | 'isReleased'>>,
+  ): Promise<boolean> {
+    const { digest } = entry;
+    const isStored = (): boolean => this.#entries.get(digest) === entry;
+    return this.#writes.run(digest, async () => {
+      if (!isStored()) return false;
+      const { isKept, isReleased } = entry;
+      const wanted = { isKept, isReleased, ...decide(entry) };
+      if (wanted.isKept === isKept && wanted.isReleased === isReleased) return true;
+      Object.assign(entry, wanted);
+      try {
+        await writeRecord(join(this.#imagesPath, directoryName(digest)), entry);
+      } catch (error) {
+        Object.assign(entry, { isKept, isReleased });
+        // The evictor was faster.
+        if (!isStored()) return false;
+        throw error;
+      }
+      return isStored();
+    });
   }
 
   /** Removes an image; look-ups miss it at once. No VM may use it. */
@@ -234,7 +261,9 @@ export class StoredImages {
       entry.references.delete(oldest);
       entry.anonymous.delete(oldest);
     }
-    await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
+    await this.#writes.run(entry.digest, () =>
+      writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry),
+    );
   }
 }
 
@@ -309,7 +338,12 @@ async function writeRecord(directory: string, entry: Omit<ImageEntry, 'lastUse'>
   };
   const path = join(directory, RECORD_NAME);
   const temporaryPath = `${path}.${process.hrtime.bigint()}.new`;
-  await writeFile(temporaryPath, `${JSON.stringify(record, undefined, 2)}\n`, { flush: true });
-  await rename(temporaryPath, path);
+  try {
+    await writeFile(temporaryPath, `${JSON.stringify(record, undefined, 2)}\n`, { flush: true });
+    await rename(temporaryPath, path);
+  } catch (error) {
+    await rm(temporaryPath, { force: true });
+    throw error;
+  }
   await syncLater(directory);
 }
