@@ -4,9 +4,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { newBuildId } from '../../../image-builds/image-builds.ts';
 import { endOf } from '../../access/end-with-key.ts';
 import { createOnce } from '../../access/idempotent.ts';
-import { DelayedJson } from '../../answers/delayed-json.ts';
-import { buildErrorBody, logError, toAppError } from '../../answers/error-mapper.ts';
 import { EventStream } from '../../answers/event-stream.ts';
+import { sendDelayed } from '../../answers/send-delayed.ts';
 import { buildErrorFrame } from '../../answers/stream-error.ts';
 import { whenLeft } from '../../answers/when-left.ts';
 import type { HttpParts } from '../../parts.ts';
@@ -27,7 +26,8 @@ export async function buildFromSteps(
   const { imageBuilds, openRequests } = parts;
   const { organizationId, reach, body } = request;
   const start = (): Promise<KeptAnswer<ImageBuild>> => startOnce(parts, request, reply);
-  if (body.detached) {
+  const wantsEvents = request.headers.accept?.includes('text/event-stream') === true;
+  if (body.detached && !wantsEvents) {
     const { body: build } = await start();
     return reply.code(201).header('location', `/v1/images/builds/${build.id}`).send(build);
   }
@@ -35,15 +35,11 @@ export async function buildFromSteps(
   await openRequests.stream(organizationId, async () => {
     const left = whenLeft(reply);
     const { body: build } = await start();
-    const ending = endOf(request, openRequests);
-    if (request.headers.accept?.includes('text/event-stream') === true)
-      await sendEvents(parts, request, reply, { id: build.id, after: 0 });
-    else
-      await sendWhenEnded(
-        () => imageBuilds.wait(reach, build.id, AbortSignal.any([left, ending])),
-        request,
-        reply,
-      );
+    if (wantsEvents) return sendEvents(parts, request, reply, { id: build.id, after: 0 });
+    const signal = AbortSignal.any([left, endOf(request, openRequests)]);
+    return sendDelayed(request, reply, async () =>
+      ImageBuild.parse(await imageBuilds.wait(reach, build.id, signal)),
+    );
   });
   return reply;
 }
@@ -101,22 +97,5 @@ async function sendEvents(
     await events.send(buildErrorFrame(error, request, openRequests));
   } finally {
     events.end();
-  }
-}
-
-/** Sends the status at once, and the record when the build has ended. */
-async function sendWhenEnded(
-  wait: () => Promise<ImageBuild>,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<void> {
-  const answer = new DelayedJson(reply);
-  answer.begin(201);
-  try {
-    await answer.end(ImageBuild.parse(await wait()));
-  } catch (error) {
-    const mapped = toAppError(error);
-    logError(mapped, request);
-    answer.fail(buildErrorBody(mapped, request));
   }
 }
