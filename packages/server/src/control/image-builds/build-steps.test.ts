@@ -4,13 +4,20 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import { after, test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import { layOutTar } from '../testing/tar-of-files.ts';
+import { layOutTar, type FileInTar } from '../testing/tar-of-files.ts';
 import type { BuildLog } from './build-log.ts';
 import { BuildSteps, writeCommand, type StepParts } from './build-steps.ts';
 import { indexContext } from './context-index.ts';
+import type { PlannedStep } from './planned-step.ts';
 import { StepScope } from './step-scope.ts';
+
+interface Asked {
+  path: string;
+  user: string;
+}
 
 const directory = mkdtempSync(join(tmpdir(), 'coppice-steps-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
@@ -58,4 +65,64 @@ test('a script is run by the program that its first line names, and may have any
   rmSync(output.split('\n')[1] ?? '', { force: true });
   assert.equal(writeCommand('#!/bin/x', false), '#!/bin/x');
   assert.equal(writeCommand(['a', "it's"], false), String.raw`exec 'a' 'it'\''s'`);
+});
+
+/** Applies steps, and returns what the sandbox is asked to make. */
+async function asked(
+  planned: PlannedStep[],
+  { user = '', content = [{ path: 'a', content: 'x' }] }: { user?: string; content?: FileInTar[] } = {},
+): Promise<Asked[]> {
+  const path = join(directory, 'asked.tar');
+  writeFileSync(path, layOutTar(content));
+  const { signal } = new AbortController();
+  const made: Asked[] = [];
+  const files = {
+    stat: async () => {
+      throw new AppError('file_not_found', 'absent');
+    },
+    makeDirectory: async (_: string, { path: to, user: owner }: Asked) =>
+      void made.push({ path: to, user: owner }),
+    unpack: async (_: string, { path: to, user: owner, content: archive }: Asked & { content: Readable }) => {
+      await buffer(archive);
+      made.push({ path: to, user: owner });
+    },
+  } as unknown as StepParts['files'];
+  const log = {
+    step: async () => undefined,
+    note: async (text: string) => void made.push({ path: text, user: 'note' }),
+  } as unknown as BuildLog;
+  const scope = new StepScope({ env: {}, user, workdir: '' }, '\\');
+  const steps = new BuildSteps(
+    {
+      reach: { organizationId: 'org', onlyTeamId: null },
+      sandboxId: 'run',
+      commands: {} as StepParts['commands'],
+      files,
+      context: { path, index: await indexContext(path, signal) },
+      log,
+      signal,
+      deadlineMs: performance.now() + 10_000,
+    },
+    scope,
+  );
+  for (const [index, step] of planned.entries()) await steps.apply(step, index);
+  return made;
+}
+
+test('the directory of a WORKDIR belongs to the user of the step, as in Docker', async () => {
+  assert.deepEqual(
+    await asked([
+      { workdir: '/srv/a' },
+      { user: 'app:web' },
+      { workdir: 'b' },
+      { user: '1000' },
+      { workdir: 'c' },
+    ]),
+    [
+      { path: '/srv/a', user: '0:0' },
+      { path: '/srv/a/b', user: 'app:web' },
+      { path: '/srv/a/b/c', user: '1000:1000' },
+    ],
+  );
+  assert.deepEqual(await asked([{ workdir: '/w' }], { user: 'node' }), [{ path: '/w', user: 'node' }]);
 });

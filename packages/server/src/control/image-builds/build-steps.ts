@@ -101,7 +101,9 @@ export class BuildSteps {
 
   async #makeDirectory(workdir: string): Promise<void> {
     const { files, sandboxId } = this.#parts;
-    await files.makeDirectory(sandboxId, { path: this.#scope.resolve(workdir), parents: true, user: '0:0' });
+    // The agent makes it as root, also where the user may not write, and gives all that it makes to the user. So does Docker.
+    const user = ownerOf(this.#scope.config.user || '0:0');
+    await files.makeDirectory(sandboxId, { path: this.#scope.resolve(workdir), parents: true, user });
   }
 
   async #run(run: string | string[], details: RunDetails): Promise<void> {
@@ -196,6 +198,11 @@ export function writeCommand(run: string | string[], isScript: boolean): string 
   let end = 'END';
   while (lines.has(end)) end += '_';
   return `cat >${SCRIPT} <<'${end}' && chmod 755 ${SCRIPT} && exec ${SCRIPT}\n${run}\n${end}\n`;
+}
+
+/** Returns an owner of files. As in Docker, a number alone is that of the group, too, whatever the image says of the user. */
+function ownerOf(user: string): string {
+  return /^\d+$/u.test(user) ? `${user}:${user}` : user;
 }
 
 /** Quotes a word for the shell. */

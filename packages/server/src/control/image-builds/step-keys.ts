@@ -15,7 +15,7 @@ import { selectFiles } from './select-files.ts';
 import { StepScope } from './step-scope.ts';
 
 /** Changed when the same step has another effect than before. */
-const VERSION = 2;
+const VERSION = 3;
 
 /** Whose sandbox runs the steps, and what it may reach. */
 interface StepRights {
