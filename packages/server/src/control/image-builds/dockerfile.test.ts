@@ -84,6 +84,18 @@ test('what a build cannot do is refused with the line and a remedy', () => {
     refused(text, pattern);
 });
 
+test('a line whose last escape is escaped itself does not continue', () => {
+  const steps = [
+    { line: 2, run: 'echo C:\\\\' },
+    { line: 3, run: 'a   b' },
+  ];
+  assert.deepEqual(stepsOf('RUN echo C:\\\\', 'RUN a \\ \t', '  b'), steps);
+  assert.deepEqual(
+    parseDockerfile('# escape=`\nFROM a:1\nRUN a``\nRUN b `\n`\nc').steps.map(({ run }) => run),
+    ['a``', 'b c'],
+  );
+});
+
 test('words are split at spaces outside of quotes', () => {
   assert.deepEqual(splitWords(`a "b c" d\\ e 'f g'`, '\\'), ['a', '"b c"', 'd\\ e', "'f g'"]);
 });
