@@ -6,11 +6,13 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { after, test } from 'node:test';
+import { gzipSync, zstdCompressSync } from 'node:zlib';
 import { AppError } from '@coppice/contract';
 import { layOutTar, type FileInTar } from '../testing/tar-of-files.ts';
 import type { BuildLog } from './build-log.ts';
 import { BuildSteps, writeCommand, type StepParts } from './build-steps.ts';
 import { indexContext } from './context-index.ts';
+import { parseDockerfile } from './dockerfile.ts';
 import type { PlannedStep } from './planned-step.ts';
 import { StepScope } from './step-scope.ts';
 
@@ -125,4 +127,36 @@ test('the directory of a WORKDIR belongs to the user of the step, as in Docker',
     ],
   );
   assert.deepEqual(await asked([{ workdir: '/w' }], { user: 'node' }), [{ path: '/w', user: 'node' }]);
+});
+
+test('an ADD of an archive is refused by its content, whatever its name', async () => {
+  const contents = {
+    'app.tar.gz': gzipSync('x'),
+    bz: 'BZh91AY',
+    xz: Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a, 0]),
+    zst: zstdCompressSync('x'),
+    tar: layOutTar([{ path: 'in', content: 'x' }]),
+    text: 'x'.repeat(600),
+    zero: Buffer.alloc(1024),
+    short: '',
+  };
+  const content = Object.entries(contents).map(([path, bytes]) => ({ path, content: bytes }));
+  const add = async (source: string, to = '/opt/'): Promise<unknown> => {
+    const { steps } = parseDockerfile(`FROM a:1\nARG ARCHIVE=tar\nADD ${source} ${to}`);
+    return asked(steps, { content });
+  };
+  for (const [source, format] of [
+    ['"app.tar.gz"', 'gzip'],
+    ['app.*', 'gzip'],
+    ['b?', 'bzip2'],
+    ['xz', 'xz'],
+    ['zst', 'zstd'],
+    ['$ARCHIVE', 'tar'],
+  ] as const)
+    await assert.rejects(
+      add(source),
+      new RegExp(`ADD does not unpack .* is a ${format} file; use COPY`, 'u'),
+    );
+  for (const source of ['text', 'zero', 'short', '.']) await add(source);
+  await asked(parseDockerfile('FROM a:1\nCOPY app.tar.gz /opt/').steps, { content });
 });

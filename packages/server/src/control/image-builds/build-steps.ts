@@ -10,6 +10,7 @@ import type { RunnerFiles } from '../placement/runner-files.ts';
 import type { BuildLog } from './build-log.ts';
 import type { ContextFiles } from './context-index.ts';
 import { packSelection } from './copy-files.ts';
+import { refuseArchives } from './refuse-archives.ts';
 import type { PlannedStep } from './planned-step.ts';
 import { selectFiles } from './select-files.ts';
 import type { StepScope } from './step-scope.ts';
@@ -55,12 +56,15 @@ export class BuildSteps {
     const step = this.#scope.expand(planned);
     const { run, workdir, copy, isScript = false } = step;
     if (run !== undefined) await this.#run(run, { index, line: planned.line, isScript });
-    if (copy !== undefined) await this.#copy(copy);
+    if (copy !== undefined) await this.#copy(copy, { isAdd: step.isAdd === true });
     if (workdir !== undefined) await this.#makeDirectory(workdir);
     this.#scope.take(step);
   }
 
-  async #copy({ from_path, to, owner = '0:0', mode }: NonNullable<PlannedStep['copy']>): Promise<void> {
+  async #copy(
+    { from_path, to, owner = '0:0', mode }: NonNullable<PlannedStep['copy']>,
+    { isAdd }: { isAdd: boolean },
+  ): Promise<void> {
     const { files, sandboxId, context, signal, deadlineMs } = this.#parts;
     if (context === undefined)
       throw new AppError(
@@ -68,6 +72,7 @@ export class BuildSteps {
         `copy of ${JSON.stringify(from_path)}: the build has no context; upload one`,
       );
     const selection = await selectFiles(context.index, from_path, signal);
+    if (isAdd) await refuseArchives(context, selection, signal);
     const target = this.#scope.resolve(to);
     const isInto = selection.hasDirectory || selection.files > 1 || /(?:^|\/)\.{0,2}$/u.test(to);
     const intoDirectory = isInto || (await this.#isDirectory(target));

@@ -229,6 +229,7 @@ function readCopy(reading: Reading, instruction: Instruction): void {
         ...(owner !== undefined && { owner }),
         ...(mode !== undefined && { mode }),
       },
+      ...(keyword === 'ADD' && { isAdd: true }),
     });
 }
 
@@ -250,6 +251,7 @@ function readAdd(reading: Reading, instruction: Instruction): void {
     if (/\.(?:tar|tgz|tbz2?|txz|tar\.(?:gz|bz2|xz|zst))$/iu.test(source))
       throw refuseLine(line, `ADD does not unpack ${source}; use COPY and RUN tar`);
   }
+  // Archives with other names, and names that depend on variables, are found by their content once they are selected.
   readCopy(reading, instruction);
 }
 

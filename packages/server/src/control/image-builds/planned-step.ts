@@ -7,6 +7,8 @@ export type PlannedStep = BuildStep & {
   arg?: { name: string; value: string | undefined; raw: string | undefined };
   /** Whether `run` is a script that its first line names the interpreter of, and no command for the shell. */
   isScript?: boolean;
+  /** Whether `copy` is an ADD: Docker would unpack an archive that it names. */
+  isAdd?: boolean;
 };
 
 /** Fields as a Dockerfile writes them. */

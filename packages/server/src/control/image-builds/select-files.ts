@@ -13,6 +13,8 @@ const MAX_SELECTED_BYTES = 2 ** 30;
 export interface Selection {
   /** Files that were named themselves; then their names are in the target. */
   files: number;
+  /** Their numbers in the index. */
+  named: number[];
   /** Whether a directory was named, whose content is copied. */
   hasDirectory: boolean;
   /** Numbers in the index, and paths in the target. */
@@ -176,7 +178,7 @@ async function collect(
   index: ContextIndex,
   { roots, source, pacer }: { roots: Roots; source: string; pacer: Pacer },
 ): Promise<{ selection: Selection; found: ReadonlySet<string> }> {
-  const selection: Selection = { files: 0, hasDirectory: false, entries: [] };
+  const selection: Selection = { files: 0, named: [], hasDirectory: false, entries: [] };
   const found = new Set<string>();
   const depths = new Set([...roots.keys()].map(depthOf));
   let bytes = 0;
@@ -206,6 +208,7 @@ async function collect(
       } else if (index.type(number) === 'file') {
         found.add(root);
         selection.files += names.size;
+        selection.named.push(number);
         for (const name of names) select(number, name);
       }
     }
