@@ -160,3 +160,14 @@ test('an ADD of an archive is refused by its content, whatever its name', async 
   for (const source of ['text', 'zero', 'short', '.']) await add(source);
   await asked(parseDockerfile('FROM a:1\nCOPY app.tar.gz /opt/').steps, { content });
 });
+
+test('an owner that is a number is the group, too, as in Docker', async () => {
+  const owners = ['1000', '1000:0', 'app', undefined];
+  const made = await asked(
+    owners.map((owner) => ({ copy: { from_path: 'a', to: '/x/', ...(owner !== undefined && { owner }) } })),
+  );
+  assert.deepEqual(
+    made.map(({ user }) => user),
+    ['1000:1000', '1000:0', 'app', '0:0'],
+  );
+});

@@ -84,7 +84,7 @@ export class BuildSteps {
       await files.unpack(sandboxId, {
         path: intoDirectory ? target : posix.dirname(target),
         format: 'tar',
-        user: owner,
+        user: ownerOf(owner),
         content,
         deadlineMs: Math.max(1, deadlineMs - performance.now()),
         signal,
