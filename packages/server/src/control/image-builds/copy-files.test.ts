@@ -180,6 +180,14 @@ test('files that nobody reads are closed once the stream is destroyed', async ()
   assert.equal(isOpen(), false);
 });
 
+test('a context that cannot be opened fails its reader, also if that reads later', async () => {
+  const selection = await selectFiles(context.index, 'src', signal);
+  const content = packSelection({ ...context, path: join(directory, 'absent') }, selection, {});
+  await delay(50);
+  assert.equal(content.destroyed, true);
+  await assert.rejects(buffer(content));
+});
+
 test('a reader that holds what it has read gets the bytes of large files unchanged', async () => {
   const content = Buffer.alloc(5 << 20);
   for (let at = 0; at < content.length; at += 4) content.writeUInt32LE(at, at);
