@@ -12,6 +12,7 @@ import { layOutTar, type FileInTar } from '../testing/tar-of-files.ts';
 import type { BuildLog } from './build-log.ts';
 import { BuildSteps, writeCommand, type StepParts } from './build-steps.ts';
 import { indexContext } from './context-index.ts';
+import { CopySources } from './copy-sources.ts';
 import { parseDockerfile } from './dockerfile.ts';
 import type { PlannedStep } from './planned-step.ts';
 import { StepScope } from './step-scope.ts';
@@ -41,18 +42,19 @@ test('the files of a COPY are closed when the sandbox refuses them before it rea
     },
   } as unknown as StepParts['files'];
   const log = { step: async () => undefined } as unknown as BuildLog;
+  const planned = [{ copy: { from_path: 'large', to: '/large' } }];
   const parts = {
     reach: { organizationId: 'org', onlyTeamId: null },
     sandboxId: 'run',
     commands: {} as StepParts['commands'],
     files,
-    context,
+    copies: new CopySources({ context, steps: planned, signal }),
     log,
     signal,
     deadlineMs: performance.now() + 10_000,
   };
   const steps = new BuildSteps(parts, new StepScope({ env: {}, user: '', workdir: '' }, undefined));
-  await assert.rejects(steps.apply({ copy: { from_path: 'large', to: '/large' } }, 0), /cannot be reached/u);
+  await assert.rejects(steps.apply(planned[0] ?? {}, 0), /cannot be reached/u);
   assert.equal(content?.destroyed, true);
 });
 
@@ -100,7 +102,11 @@ async function asked(
       sandboxId: 'run',
       commands: {} as StepParts['commands'],
       files,
-      context: { path, index: await indexContext(path, signal) },
+      copies: new CopySources({
+        context: { path, index: await indexContext(path, signal) },
+        steps: planned,
+        signal,
+      }),
       log,
       signal,
       deadlineMs: performance.now() + 10_000,
@@ -170,4 +176,18 @@ test('an owner that is a number is the group, too, as in Docker', async () => {
     made.map(({ user }) => user),
     ['1000:1000', '1000:0', 'app', '0:0'],
   );
+});
+
+test('a pattern may match nothing if another source of its COPY names files', async () => {
+  const content = ['package.json', 'yarn.lock'].map((path) => ({ path, content: path }));
+  const copy = (line: string): Promise<Asked[]> =>
+    asked(parseDockerfile(`FROM a:1\n${line}`).steps, { content });
+  assert.deepEqual(await copy('COPY package.json npm-*.json ./'), [
+    { path: '/', user: '0:0' },
+    { path: 'nothing of the context matches npm-*.json', user: 'note' },
+  ]);
+  assert.equal((await copy('COPY a* yarn* b* ./')).length, 3);
+  await assert.rejects(copy('COPY a* b* ./'), /the context has no "a\*"/u);
+  await assert.rejects(copy('COPY a* ./\nCOPY yarn* ./'), /the context has no "a\*"/u);
+  await assert.rejects(copy('COPY yarn.lock absent ./'), /the context has no "absent"/u);
 });

@@ -8,11 +8,10 @@ import type { Commands } from '../commands/commands.ts';
 import { readKeptOutput } from '../commands/kept-output.ts';
 import type { RunnerFiles } from '../placement/runner-files.ts';
 import type { BuildLog } from './build-log.ts';
-import type { ContextFiles } from './context-index.ts';
 import { packSelection } from './copy-files.ts';
+import { isEmpty, type CopySources } from './copy-sources.ts';
 import { refuseArchives } from './refuse-archives.ts';
 import type { PlannedStep } from './planned-step.ts';
-import { selectFiles } from './select-files.ts';
 import type { StepScope } from './step-scope.ts';
 
 export interface StepParts {
@@ -20,7 +19,7 @@ export interface StepParts {
   sandboxId: string;
   commands: Pick<Commands, 'start' | 'openOutput' | 'get' | 'wait' | 'signal'>;
   files: Pick<RunnerFiles, 'makeDirectory' | 'stat' | 'unpack'>;
-  context: ContextFiles | undefined;
+  copies: CopySources | undefined;
   log: BuildLog;
   signal: AbortSignal;
   /** When the build must be done, in `performance.now()`. */
@@ -56,22 +55,24 @@ export class BuildSteps {
     const step = this.#scope.expand(planned);
     const { run, workdir, copy, isScript = false } = step;
     if (run !== undefined) await this.#run(run, { index, line: planned.line, isScript });
-    if (copy !== undefined) await this.#copy(copy, { isAdd: step.isAdd === true });
+    if (copy !== undefined) await this.#copy(copy, { index, isAdd: step.isAdd === true });
     if (workdir !== undefined) await this.#makeDirectory(workdir);
     this.#scope.take(step);
   }
 
   async #copy(
     { from_path, to, owner = '0:0', mode }: NonNullable<PlannedStep['copy']>,
-    { isAdd }: { isAdd: boolean },
+    { index, isAdd }: { index: number; isAdd: boolean },
   ): Promise<void> {
-    const { files, sandboxId, context, signal, deadlineMs } = this.#parts;
-    if (context === undefined)
+    const { files, sandboxId, copies, log, signal, deadlineMs } = this.#parts;
+    if (copies === undefined)
       throw new AppError(
         'build_failed',
         `copy of ${JSON.stringify(from_path)}: the build has no context; upload one`,
       );
-    const selection = await selectFiles(context.index, from_path, signal);
+    const { context } = copies;
+    const selection = await copies.select(index, this.#scope);
+    if (isEmpty(selection)) return log.note(shorten(`nothing of the context matches ${from_path}`));
     if (isAdd) await refuseArchives(context, selection, signal);
     const target = this.#scope.resolve(to);
     const isInto = selection.hasDirectory || selection.files > 1 || /(?:^|\/)\.{0,2}$/u.test(to);

@@ -23,6 +23,7 @@ import type { BuildSandboxes } from './build-sandboxes.ts';
 import type { BuildStore } from './build-store.ts';
 import { BuildSteps, describeStep } from './build-steps.ts';
 import type { ContextFiles } from './context-index.ts';
+import { CopySources } from './copy-sources.ts';
 import type { PlannedStep } from './planned-step.ts';
 import { MAX_STEP_BYTES, type CachedImage, type Hit, type StepCache } from './step-cache.ts';
 import { listStepKeys } from './step-keys.ts';
@@ -85,7 +86,8 @@ export async function runBuild(parts: BuildParts, build: ImageBuildTable, work: 
   const base = await prepareBase(parts, build, { image: plan.from, signal });
   const { steps, escape } = plan;
   const rights = { organizationId, teamId, egress: work.egress };
-  const keys = await listStepKeys({ rights, base, steps, escape, context, signal });
+  const copies = context && new CopySources({ context, steps, signal });
+  const keys = await listStepKeys({ rights, base, steps, escape, copies, signal });
   const hit = request.no_cache ? undefined : await parts.cache.find(organizationId, keys);
   if (hit !== undefined) work.hold(hit.digest);
   const scope = new StepScope(base.config, escape);
@@ -101,7 +103,7 @@ export async function runBuild(parts: BuildParts, build: ImageBuildTable, work: 
     return { digest: hit.digest, size_bytes: hit.size_bytes, key };
   }
   await createSandbox(parts, build, { ...work, base, hit });
-  return { ...(await applySteps(parts, build, { ...work, scope, keys, done })), key };
+  return { ...(await applySteps(parts, build, { ...work, scope, copies, keys, done })), key };
 }
 
 /** Returns the bytes that the organization's images may still take. Throws `capacity` if there are none. */
@@ -198,13 +200,18 @@ const STEP_REPOSITORY = 'step';
 async function applySteps(
   { store, images, cache, commands, runner, limits, turns }: BuildParts,
   build: ImageBuildTable,
-  work: RunningWork & { scope: StepScope; keys: readonly string[]; done: number },
+  work: RunningWork & {
+    scope: StepScope;
+    copies: CopySources | undefined;
+    keys: readonly string[];
+    done: number;
+  },
 ): Promise<CachedImage> {
-  const { plan, context, signal, log, deadlineMs, scope, keys, done } = work;
+  const { plan, copies, signal, log, deadlineMs, scope, keys, done } = work;
   const { organization_id: organizationId, team_id: teamId, sandbox_id: sandboxId } = build;
   const reach = { organizationId, onlyTeamId: teamId };
   const { files } = runner;
-  const parts = { reach, sandboxId, commands, files, context, log, signal, deadlineMs };
+  const parts = { reach, sandboxId, commands, files, copies, log, signal, deadlineMs };
   const steps = new BuildSteps(parts, scope);
   const commit = (kept: boolean, findRoom: () => Promise<number>): Promise<CachedImage> =>
     turns.run(

@@ -26,7 +26,7 @@ type Roots = Map<string, Set<string>>;
 
 /**
  * Finds what a source names. `*` and `?` stand for characters of one name. As in Docker, the content of a directory is copied, and
- * the target of a link; but links in a directory stay links. Throws `build_failed` if there is nothing.
+ * the target of a link; but links in a directory stay links. Throws `build_failed` if there is nothing; a pattern may match nothing.
  */
 export async function selectFiles(
   index: ContextIndex,
@@ -43,14 +43,13 @@ export async function selectFiles(
     firstPattern === -1
       ? new Map([[base.join('/'), new Set([wanted.at(-1) ?? ''])]])
       : await findRoots(index, { base, patterns: wanted.slice(firstPattern), links, pacer });
-  if (roots.size === 0) throw missing(source);
   const { found, selection } = await collect(index, { roots, source, pacer });
   for (const [path, names] of roots)
     if (path !== '' && !found.has(path)) throw missing(source, describeLink(path, names));
   return { ...selection, hasDirectory: selection.hasDirectory || roots.has('') };
 }
 
-function missing(source: string, why = ''): AppError {
+export function missing(source: string, why = ''): AppError {
   return new AppError(
     'build_failed',
     `the context has no ${JSON.stringify(source)}${why}; check the path, and whether .dockerignore leaves it out`,
