@@ -11,7 +11,7 @@ import type { BuildLog } from './build-log.ts';
 import { packSelection } from './copy-files.ts';
 import { isEmpty, type CopySources } from './copy-sources.ts';
 import { refuseArchives } from './refuse-archives.ts';
-import type { PlannedStep } from './planned-step.ts';
+import { namesDirectory, type PlannedStep } from './planned-step.ts';
 import type { StepScope } from './step-scope.ts';
 
 export interface StepParts {
@@ -75,7 +75,7 @@ export class BuildSteps {
     if (isEmpty(selection)) return log.note(shorten(`nothing of the context matches ${from_path}`));
     if (isAdd) await refuseArchives(context, selection, signal);
     const target = this.#scope.resolve(to);
-    const isInto = selection.hasDirectory || selection.files > 1 || /(?:^|\/)\.{0,2}$/u.test(to);
+    const isInto = selection.hasDirectory || selection.files > 1 || namesDirectory(to);
     const intoDirectory = isInto || (await this.#isDirectory(target));
     const content = packSelection(context, selection, {
       name: intoDirectory ? undefined : posix.basename(target),

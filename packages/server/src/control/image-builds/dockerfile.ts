@@ -5,7 +5,7 @@
 import { MAX_BUILD_STEPS } from '@coppice/contract';
 import { refuseLine, splitInstructions, type Instruction } from './dockerfile-lines.ts';
 import { escapeWord, expandWord, splitWords, WordError } from './dockerfile-words.ts';
-import { findFault, type PlannedStep } from './planned-step.ts';
+import { findFault, namesDirectory, SEVERAL_SOURCES, type PlannedStep } from './planned-step.ts';
 
 /** Arguments before FROM. */
 const MAX_GLOBALS = 1024;
@@ -105,30 +105,32 @@ function locate<T>(line: number, read: () => T): T {
 }
 
 /** Adds a step, or refuses what can be known to be wrong before its variables have values. */
-function addStep({ steps, escape }: Reading, step: PlannedStep & { line: number }): void {
+function addStep(reading: Reading, step: PlannedStep & { line: number }): void {
   const { line, arg, copy, env, workdir, user } = step;
+  const { steps } = reading;
   if (steps.length >= MAX_BUILD_STEPS)
     throw refuseLine(line, `more than ${MAX_BUILD_STEPS} steps; join some of them, commands with &&`);
-  /** Without a variable a word is what it will be. Otherwise only its syntax is checked. */
-  const preview = (word: string, placeholder = 'x'): string => {
-    const text = expandWord(word, { escape, lookup: () => undefined });
-    return word.includes('$') ? placeholder : text;
-  };
-  if (arg?.raw !== undefined) preview(arg.raw);
+  if (arg?.raw !== undefined) preview(reading, arg.raw);
   const fault =
     arg === undefined
       ? findFault({
           ...step,
-          ...(env !== undefined && { env: mapValues(env, (value) => preview(value)) }),
+          ...(env !== undefined && { env: mapValues(env, (value) => preview(reading, value)) }),
           ...(copy !== undefined && {
-            copy: mapValues(copy, (value, field) => preview(value, field === 'mode' ? '644' : 'x')),
+            copy: mapValues(copy, (value, field) => preview(reading, value, field === 'mode' ? '644' : 'x')),
           }),
-          ...(workdir !== undefined && { workdir: preview(workdir) }),
-          ...(user !== undefined && { user: preview(user) }),
+          ...(workdir !== undefined && { workdir: preview(reading, workdir) }),
+          ...(user !== undefined && { user: preview(reading, user) }),
         })
       : undefined;
   if (fault !== undefined) throw refuseLine(line, fault);
   steps.push(step);
+}
+
+/** Without a variable a word is what it will be. Otherwise only its syntax is checked. */
+function preview({ escape }: Reading, word: string, placeholder = 'x'): string {
+  const text = expandWord(word, { escape, lookup: () => undefined });
+  return word.includes('$') ? placeholder : text;
 }
 
 function mapValues<T extends Record<string, string | undefined>>(
@@ -217,8 +219,9 @@ function readCopy(reading: Reading, instruction: Instruction): void {
   const to = paths.at(-1);
   if (paths.length < 2 || to === undefined)
     throw refuseLine(line, `write ${keyword}, one or more sources, and a target`);
-  if (paths.length > 2 && !to.endsWith('/'))
-    throw refuseLine(line, 'several sources need a target that ends with a slash');
+  const hasVariable = to.includes('$');
+  if (paths.length > 2 && !hasVariable && !namesDirectory(preview(reading, to)))
+    throw refuseLine(line, SEVERAL_SOURCES);
   const [owner, mode] = [flags.get('chown'), flags.get('chmod')];
   for (const from_path of paths.slice(0, -1))
     addStep(reading, {
@@ -230,6 +233,7 @@ function readCopy(reading: Reading, instruction: Instruction): void {
         ...(mode !== undefined && { mode }),
       },
       ...(keyword === 'ADD' && { isAdd: true }),
+      ...(paths.length > 2 && hasVariable && { needsDirectory: true }),
     });
 }
 

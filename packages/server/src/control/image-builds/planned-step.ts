@@ -9,7 +9,16 @@ export type PlannedStep = BuildStep & {
   isScript?: boolean;
   /** Whether `copy` is an ADD: Docker would unpack an archive that it names. */
   isAdd?: boolean;
+  /** Whether `copy` is one of several sources, and only variables decide whether its target is a directory. */
+  needsDirectory?: boolean;
 };
+
+/** Whether a target of COPY is a directory by its name alone. */
+export function namesDirectory(target: string): boolean {
+  return /(?:^|\/)\.{0,2}$/u.test(target);
+}
+
+export const SEVERAL_SOURCES = 'several sources need a target that ends with a slash';
 
 /** Fields as a Dockerfile writes them. */
 const NAMES: Readonly<Record<string, string>> = {

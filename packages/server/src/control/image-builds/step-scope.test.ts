@@ -88,3 +88,11 @@ test('what a step becomes once its variables have values is checked, too', () =>
   const copy = { from_path: '$A', to: '/a', mode: '$MODE' };
   assert.deepEqual(scope.expand({ line: 9, copy }).copy, { from_path: 'x', to: '/a', mode: '755' });
 });
+
+test('a target of several sources is a directory once its variables have values', () => {
+  for (const to of ['.', '..', './', '"/x/"', '/x/.']) apply([`COPY a b ${to}`]);
+  apply(['ARG D=/x/', 'COPY a b $D', 'COPY a b ${D}y/']);
+  failed(['ARG D=/x', 'COPY a b $D'], /line 3: several sources need a target that ends with a slash/u);
+  apply(['ARG D=/x', 'COPY a $D']);
+  assert.throws(() => apply(['COPY a b "/x"']), /line 2: several sources need/u);
+});

@@ -4,7 +4,7 @@ import { AppError } from '@coppice/contract';
 import type { ImageConfig } from '../../lib/protocol/runner-protocol.ts';
 import { MAX_PATH_BYTES } from '../../lib/tar/layer-path.ts';
 import { expandWord, WordError } from './dockerfile-words.ts';
-import { findFault, type PlannedStep } from './planned-step.ts';
+import { findFault, namesDirectory, SEVERAL_SOURCES, type PlannedStep } from './planned-step.ts';
 
 /** Of all variables and arguments together, names and values. */
 const MAX_SCOPE_BYTES = 256 << 10;
@@ -67,6 +67,8 @@ export class StepScope {
       ...(user !== undefined && { user: expand(user) }),
       ...(copy !== undefined && { copy: expandAll(copy) }),
     };
+    if (step.needsDirectory === true && !namesDirectory(expanded.copy?.to ?? ''))
+      throw failAt(step, SEVERAL_SOURCES);
     const fault = arg === undefined ? findFault(expanded) : undefined;
     if (fault !== undefined) throw failAt(step, fault);
     return expanded;
