@@ -13,6 +13,13 @@ export type PlannedStep = BuildStep & {
   needsDirectory?: boolean;
 };
 
+/** Arguments that every RUN has without an ARG, as in Docker; in lower case, too. */
+const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'FTP_PROXY', 'NO_PROXY', 'ALL_PROXY'];
+
+export function isProxy(name: string): boolean {
+  return PROXIES.some((proxy) => name === proxy || name === proxy.toLowerCase());
+}
+
 /** Whether a target of COPY is a directory by its name alone. */
 export function namesDirectory(target: string): boolean {
   return /(?:^|\/)\.{0,2}$/u.test(target);

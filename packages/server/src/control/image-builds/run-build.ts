@@ -53,6 +53,8 @@ export interface Plan {
   notes: readonly string[];
   /** See {@link StepScope}. */
   escape: string | undefined;
+  /** See {@link StepScope}. */
+  proxies?: Readonly<Record<string, string>>;
 }
 
 export interface Work {
@@ -84,13 +86,13 @@ export async function runBuild(parts: BuildParts, build: ImageBuildTable, work: 
   const { organization_id: organizationId, team_id: teamId } = build;
   if (plan.notes.length > 0) await log.note(plan.notes.join('\n'));
   const base = await prepareBase(parts, build, { image: plan.from, signal });
-  const { steps, escape } = plan;
+  const { steps, escape, proxies } = plan;
   const rights = { organizationId, teamId, egress: work.egress };
   const copies = context && new CopySources({ context, steps, signal });
-  const keys = await listStepKeys({ rights, base, steps, escape, copies, signal });
+  const keys = await listStepKeys({ rights, base, steps, escape, proxies, copies, signal });
   const hit = request.no_cache ? undefined : await parts.cache.find(organizationId, keys);
   if (hit !== undefined) work.hold(hit.digest);
-  const scope = new StepScope(base.config, escape);
+  const scope = new StepScope(base.config, escape, proxies);
   const done = hit?.steps ?? 0;
   for (const [index, step] of steps.slice(0, done).entries()) {
     await log.step(index, describeStep(step), { cached: true });

@@ -30,14 +30,15 @@ export interface KeyedSteps {
   base: Pick<StoredConfig, 'digest' | 'config'>;
   steps: readonly PlannedStep[];
   escape: string | undefined;
+  proxies?: Readonly<Record<string, string>> | undefined;
   copies: CopySources | undefined;
   signal: AbortSignal;
 }
 
 /** Returns the key of each step. Those from a step on whose files are missing have none: it will fail. */
 export async function listStepKeys(keyed: KeyedSteps): Promise<string[]> {
-  const { rights, base, steps, escape, copies, signal } = keyed;
-  const scope = new StepScope(base.config, escape);
+  const { rights, base, steps, escape, proxies, copies, signal } = keyed;
+  const scope = new StepScope(base.config, escape, proxies);
   const copied = new Map<string, Promise<string>>();
   const keys: string[] = [];
   let key = hashOf([VERSION, describeRights(rights), base.digest]);
