@@ -12,7 +12,7 @@ import { layOutTar, type FileInTar } from '../testing/tar-of-files.ts';
 import type { BuildLog } from './build-log.ts';
 import { BuildSteps, writeCommand, type StepParts } from './build-steps.ts';
 import { indexContext } from './context-index.ts';
-import { CopySources } from './copy-sources.ts';
+import { CopySources, makeSearches } from './copy-sources.ts';
 import { parseDockerfile } from './dockerfile.ts';
 import type { PlannedStep } from './planned-step.ts';
 import { StepScope } from './step-scope.ts';
@@ -48,7 +48,13 @@ test('the files of a COPY are closed when the sandbox refuses them before it rea
     sandboxId: 'run',
     commands: {} as StepParts['commands'],
     files,
-    copies: new CopySources({ context, steps: planned, signal }),
+    copies: new CopySources({
+      context,
+      steps: planned,
+      organizationId: 'org',
+      searches: makeSearches(),
+      signal,
+    }),
     log,
     signal,
     deadlineMs: performance.now() + 10_000,
@@ -105,6 +111,8 @@ async function asked(
       copies: new CopySources({
         context: { path, index: await indexContext(path, signal) },
         steps: planned,
+        organizationId: 'org',
+        searches: makeSearches(),
         signal,
       }),
       log,

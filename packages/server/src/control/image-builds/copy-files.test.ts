@@ -10,8 +10,11 @@ import { AppError } from '@coppice/contract';
 import fc from 'fast-check';
 import { writeTar } from '../../../../../e2e/fixtures/images/oci-layout.ts';
 import { indexContext, type ContextFiles } from './context-index.ts';
+import { CopySources, makeSearches } from './copy-sources.ts';
 import { packSelection, type PackOptions } from './copy-files.ts';
+import { SearchBudget } from './search-budget.ts';
 import { compilePattern, selectFiles } from './select-files.ts';
+import { StepScope } from './step-scope.ts';
 
 const { signal } = new AbortController();
 let directory = '';
@@ -202,4 +205,43 @@ test('a reader that holds what it has read gets the bytes of large files unchang
     maxBuffer: 2 * content.length,
   });
   assert.equal(unpacked.equals(content), true);
+});
+
+test('the searches of a build have a budget for all its sources', async () => {
+  const budget = new SearchBudget(50_000);
+  const search = async (source: string): Promise<void> => {
+    for (let round = 0; round < 1000; round += 1) await selectFiles(context.index, source, signal, budget);
+  };
+  await assert.rejects(search('src/*'), /need too much searching in the context/u);
+  await assert.rejects(selectFiles(context.index, 'src', signal, budget), /too much searching/u);
+});
+
+test('the searches of all builds take turns, two at once, and a small selection is searched once', async () => {
+  const searches = makeSearches();
+  const scope = new StepScope({ env: {}, user: '', workdir: '' }, undefined);
+  const make = (organizationId: string): CopySources =>
+    new CopySources({
+      context,
+      steps: [{ copy: { from_path: 'src', to: '/x' } }],
+      organizationId,
+      searches,
+      signal,
+    });
+  const held = await Promise.all(['a', 'a'].map((owner) => searches.acquire(signal, owner)));
+  const builds = ['a', 'b'].map(make);
+  const order: string[] = [];
+  const selecting = builds.map(async (copies, index) => {
+    await copies.select(0, scope);
+    order.push(index === 0 ? 'a' : 'b');
+  });
+  await delay(20);
+  assert.deepEqual([searches.waiting, order], [2, []]);
+  held[0]?.();
+  await Promise.race(selecting);
+  assert.deepEqual(order, ['b'], 'the organization with fewer searches is first');
+  const [, second] = builds;
+  await second?.select(0, scope);
+  held[1]?.();
+  await Promise.all(selecting);
+  assert.equal(await second?.select(0, scope), await second?.select(0, scope));
 });

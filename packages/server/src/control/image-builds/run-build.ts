@@ -10,6 +10,7 @@ import { AppError, BUILT_REGISTRY, parseImageReference, type CreateSandboxReques
 import type { BuildImageRequest } from '@coppice/contract';
 import type { CommitVm, PreparedImage, StoredConfig } from '../../lib/protocol/runner-protocol.ts';
 import type { KeyedQueue } from '../../lib/waiting/keyed-queue.ts';
+import type { Slots } from '../../lib/waiting/slots.ts';
 import type { Commands } from '../commands/commands.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
@@ -42,6 +43,8 @@ export interface BuildParts {
   sandboxes: Pick<BuildSandboxes, 'create'>;
   /** By organization: its builds make images one after another, so that each knows the room that the others left. */
   turns: KeyedQueue;
+  /** See {@link CopySources}. */
+  searches: Slots;
   commands: Commands;
   runner: RunnerClient;
   limits: Pick<ControlLimits, 'runnerOutageDeadlineMs'>;
@@ -88,7 +91,8 @@ export async function runBuild(parts: BuildParts, build: ImageBuildTable, work: 
   const base = await prepareBase(parts, build, { image: plan.from, signal });
   const { steps, escape, proxies } = plan;
   const rights = { organizationId, teamId, egress: work.egress };
-  const copies = context && new CopySources({ context, steps, signal });
+  const copies =
+    context && new CopySources({ context, steps, organizationId, searches: parts.searches, signal });
   const keys = await listStepKeys({ rights, base, steps, escape, proxies, copies, signal });
   const hit = request.no_cache ? undefined : await parts.cache.find(organizationId, keys);
   if (hit !== undefined) work.hold(hit.digest);

@@ -79,8 +79,7 @@ async function hashFiles(
   const { from_path, mode } = copy;
   // Whether a pattern may match nothing depends on the line, too.
   const asked = JSON.stringify([from_path, mode, line]);
-  const hashing =
-    copied.get(asked) ?? hashCopied(copies.context, { copy, selecting: select(copies), signal });
+  const hashing = copied.get(asked) ?? hashCopied(copies, { copy, selecting: select(copies), signal });
   copied.set(asked, hashing);
   try {
     return await hashing;
@@ -100,7 +99,7 @@ interface FilesOfBuild {
 
 /** Owners and times are left out: the step sets the owner, and another checkout of the same files has other times. */
 async function hashCopied(
-  { path: contextPath, index }: ContextFiles,
+  copies: CopySources,
   {
     copy: { mode },
     selecting,
@@ -108,6 +107,13 @@ async function hashCopied(
   }: { copy: NonNullable<PlannedStep['copy']>; selecting: Promise<Selection>; signal: AbortSignal },
 ): Promise<string> {
   const selection = await selecting;
+  return copies.inTurn(() => hashSelection(copies.context, { selection, mode, signal }));
+}
+
+async function hashSelection(
+  { path: contextPath, index }: ContextFiles,
+  { selection, mode, signal }: { selection: Selection; mode: string | undefined; signal: AbortSignal },
+): Promise<string> {
   const given = mode === undefined ? undefined : Number.parseInt(mode, 8);
   const hash: Hash = createHash('sha256').update(JSON.stringify([selection.hasDirectory, given]));
   const numbers = selection.entries.map(({ number }) => number);

@@ -84,6 +84,7 @@ test('what a step becomes once its variables have values is checked, too', () =>
     /line 22: workdir: the whole path/u,
   );
   failed([`ARG A=${'a'.repeat(5000)}`, 'COPY $A /a'], /line 3: the source: must be at most 4095 bytes/u);
+  failed(['ARG A=???', 'COPY $A$A$A /a'], /line 3: the source: must have at most 8 \?/u);
   failed(['ARG A=***', 'COPY $A$A$A /a'], /line 3: the source: must have at most 8 \*/u);
   const scope = apply(['ARG MODE=755', 'ENV A=x']);
   const copy = { from_path: '$A', to: '/a', mode: '$MODE' };
