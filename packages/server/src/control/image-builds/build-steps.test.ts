@@ -55,6 +55,7 @@ test('the files of a COPY are closed when the sandbox refuses them before it rea
       searches: makeSearches(),
       signal,
     }),
+    limits: { runnerOutageDeadlineMs: 0 },
     log,
     signal,
     deadlineMs: performance.now() + 10_000,
@@ -80,20 +81,33 @@ test('a script is run by the program that its first line names, and may have any
 /** Applies steps, and returns what the sandbox is asked to make. */
 async function asked(
   planned: PlannedStep[],
-  { user = '', content = [{ path: 'a', content: 'x' }] }: { user?: string; content?: FileInTar[] } = {},
+  {
+    user = '',
+    content = [{ path: 'a', content: 'x' }],
+    outages = 0,
+  }: { user?: string; content?: FileInTar[]; outages?: number } = {},
 ): Promise<Asked[]> {
   const path = join(directory, 'asked.tar');
   writeFileSync(path, layOutTar(content));
   const { signal } = new AbortController();
   const made: Asked[] = [];
+  let left = outages;
+  const answer = (): void => {
+    left -= 1;
+    if (left >= 0) throw new AppError('outcome_unknown', 'the runner restarts');
+  };
   const files = {
     stat: async () => {
+      answer();
       throw new AppError('file_not_found', 'absent');
     },
-    makeDirectory: async (_: string, { path: to, user: owner }: Asked) =>
-      void made.push({ path: to, user: owner }),
+    makeDirectory: async (_: string, { path: to, user: owner }: Asked) => {
+      answer();
+      made.push({ path: to, user: owner });
+    },
     unpack: async (_: string, { path: to, user: owner, content: archive }: Asked & { content: Readable }) => {
       await buffer(archive);
+      answer();
       made.push({ path: to, user: owner });
     },
   } as unknown as StepParts['files'];
@@ -115,6 +129,7 @@ async function asked(
         searches: makeSearches(),
         signal,
       }),
+      limits: { runnerOutageDeadlineMs: 10_000 },
       log,
       signal,
       deadlineMs: performance.now() + 10_000,
@@ -198,4 +213,10 @@ test('a pattern may match nothing if another source of its COPY names files', as
   await assert.rejects(copy('COPY a* b* ./'), /the context has no "a\*"/u);
   await assert.rejects(copy('COPY a* ./\nCOPY yarn* ./'), /the context has no "a\*"/u);
   await assert.rejects(copy('COPY yarn.lock absent ./'), /the context has no "absent"/u);
+});
+
+test('COPY and WORKDIR are repeated while the runner restarts', async () => {
+  for (const step of [{ copy: { from_path: 'a', to: '/x/' } }, { workdir: '/x' }])
+    assert.equal((await asked([step], { outages: 2 }))[0]?.user, '0:0');
+  assert.equal((await asked([{ copy: { from_path: 'a', to: '/x/b' } }], { outages: 1 }))[0]?.path, '/x');
 });

@@ -11,19 +11,17 @@ import type { BuildLog } from './build-log.ts';
 import { packSelection } from './copy-files.ts';
 import { isEmpty, type CopySources } from './copy-sources.ts';
 import { refuseArchives } from './refuse-archives.ts';
+import { outliveRunner, type Outliving } from './outlive-runner.ts';
 import { namesDirectory, type PlannedStep } from './planned-step.ts';
 import type { StepScope } from './step-scope.ts';
 
-export interface StepParts {
+export interface StepParts extends Outliving {
   reach: Reach;
   sandboxId: string;
   commands: Pick<Commands, 'start' | 'openOutput' | 'get' | 'wait' | 'signal'>;
   files: Pick<RunnerFiles, 'makeDirectory' | 'stat' | 'unpack'>;
   copies: CopySources | undefined;
   log: BuildLog;
-  signal: AbortSignal;
-  /** When the build must be done, in `performance.now()`. */
-  deadlineMs: number;
 }
 
 interface RunDetails {
@@ -77,28 +75,32 @@ export class BuildSteps {
     const target = this.#scope.resolve(to);
     const isInto = selection.hasDirectory || selection.files > 1 || namesDirectory(to);
     const intoDirectory = isInto || (await this.#isDirectory(target));
-    const content = packSelection(context, selection, {
-      name: intoDirectory ? undefined : posix.basename(target),
-      mode: mode === undefined ? undefined : Number.parseInt(mode, 8),
-    });
-    try {
-      await files.unpack(sandboxId, {
-        path: intoDirectory ? target : posix.dirname(target),
-        format: 'tar',
-        user: ownerOf(owner),
-        content,
-        deadlineMs: Math.max(1, deadlineMs - performance.now()),
-        signal,
+    // Files that were unpacked before the runner restarted are written again.
+    await outliveRunner(this.#parts, async () => {
+      const content = packSelection(context, selection, {
+        name: intoDirectory ? undefined : posix.basename(target),
+        mode: mode === undefined ? undefined : Number.parseInt(mode, 8),
       });
-    } finally {
-      // A request that is refused before it is sent leaves its body open.
-      content.destroy();
-    }
+      try {
+        await files.unpack(sandboxId, {
+          path: intoDirectory ? target : posix.dirname(target),
+          format: 'tar',
+          user: ownerOf(owner),
+          content,
+          deadlineMs: Math.max(1, deadlineMs - performance.now()),
+          signal,
+        });
+      } finally {
+        // A request that is refused before it is sent leaves its body open.
+        content.destroy();
+      }
+    });
   }
 
   async #isDirectory(path: string): Promise<boolean> {
     try {
-      return (await this.#parts.files.stat(this.#parts.sandboxId, path)).type === 'dir';
+      const { files, sandboxId } = this.#parts;
+      return (await outliveRunner(this.#parts, () => files.stat(sandboxId, path))).type === 'dir';
     } catch (error) {
       if (error instanceof AppError && error.code === 'file_not_found') return false;
       throw error;
@@ -109,7 +111,8 @@ export class BuildSteps {
     const { files, sandboxId } = this.#parts;
     // The agent makes it as root, also where the user may not write, and gives all that it makes to the user. So does Docker.
     const user = ownerOf(this.#scope.config.user || '0:0');
-    await files.makeDirectory(sandboxId, { path: this.#scope.resolve(workdir), parents: true, user });
+    const directory = { path: this.#scope.resolve(workdir), parents: true, user };
+    await outliveRunner(this.#parts, () => files.makeDirectory(sandboxId, directory));
   }
 
   async #run(run: string | string[], details: RunDetails): Promise<void> {

@@ -8,14 +8,13 @@
  */
 import { AppError, BUILT_REGISTRY, parseImageReference, type CreateSandboxRequest } from '@coppice/contract';
 import type { BuildImageRequest } from '@coppice/contract';
-import type { CommitVm, PreparedImage, StoredConfig } from '../../lib/protocol/runner-protocol.ts';
+import type { PreparedImage, StoredConfig } from '../../lib/protocol/runner-protocol.ts';
 import type { KeyedQueue } from '../../lib/waiting/keyed-queue.ts';
 import type { Slots } from '../../lib/waiting/slots.ts';
 import type { Commands } from '../commands/commands.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
 import type { ControlLimits } from '../control-config.ts';
-import { insist } from '../placement/insist.ts';
 import type { NewImage, RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { CreateSandbox, RequestedEgress } from '../sandbox/sandboxes.ts';
@@ -25,6 +24,7 @@ import type { BuildStore } from './build-store.ts';
 import { BuildSteps, describeStep } from './build-steps.ts';
 import type { ContextFiles } from './context-index.ts';
 import { CopySources } from './copy-sources.ts';
+import { outliveRunner } from './outlive-runner.ts';
 import type { PlannedStep } from './planned-step.ts';
 import { MAX_STEP_BYTES, type CachedImage, type Hit, type StepCache } from './step-cache.ts';
 import { listStepKeys } from './step-keys.ts';
@@ -217,7 +217,7 @@ async function applySteps(
   const { organization_id: organizationId, team_id: teamId, sandbox_id: sandboxId } = build;
   const reach = { organizationId, onlyTeamId: teamId };
   const { files } = runner;
-  const parts = { reach, sandboxId, commands, files, copies, log, signal, deadlineMs };
+  const parts = { reach, sandboxId, commands, files, copies, limits, log, signal, deadlineMs };
   const steps = new BuildSteps(parts, scope);
   const commit = (kept: boolean, findRoom: () => Promise<number>): Promise<CachedImage> =>
     turns.run(
@@ -225,7 +225,9 @@ async function applySteps(
       async () => {
         const room = { kept, max_bytes: await findRoom() };
         const image = { organization: organizationId, build: build.id, config: scope.config, ...room };
-        return commitSandbox({ runner, limits }, sandboxId, { image, signal, deadlineMs });
+        return outliveRunner({ limits, signal, deadlineMs }, () =>
+          runner.images.commit(sandboxId, image, signal),
+        );
       },
       signal,
     );
@@ -244,32 +246,6 @@ async function applySteps(
   signal.throwIfAborted();
   await log.note('making the image');
   return commit(true, () => roomOf(images, organizationId));
-}
-
-/** Makes an image of the sandbox's files, also if the runner restarts meanwhile: the sandbox survives that. */
-async function commitSandbox(
-  { runner, limits }: Pick<BuildParts, 'runner' | 'limits'>,
-  sandboxId: string,
-  { image, signal, deadlineMs }: { image: CommitVm; signal: AbortSignal; deadlineMs: number },
-): Promise<CachedImage> {
-  const patience = {
-    deadlineMs: Math.max(1, deadlineMs - performance.now()),
-    outageDeadlineMs: limits.runnerOutageDeadlineMs,
-    onRepeat: () => undefined,
-  };
-  try {
-    return await insist(patience, async () => {
-      try {
-        return await runner.images.commit(sandboxId, image, signal);
-      } catch (error) {
-        // Not repeated.
-        throw signal.aborted ? new Error('the build was stopped', { cause: error }) : error;
-      }
-    });
-  } catch (error) {
-    signal.throwIfAborted();
-    throw error;
-  }
 }
 
 /** A directory that WORKDIR makes is made again in a moment. */
