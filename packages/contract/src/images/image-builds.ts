@@ -12,7 +12,7 @@ const MAX_ARGUMENTS = 256;
 /** Variables that one step sets. */
 const MAX_STEP_VARIABLES = 64;
 const MAX_VALUE_BYTES = 32 << 10;
-/** `*` in one source: each may cost a search in every name of the context. */
+/** `*`, and also `?`, in one source: each may cost a search in every name of the context. */
 const MAX_SOURCE_STARS = 8;
 /** Bytes of output that a build keeps. */
 export const MAX_BUILD_LOG_BYTES = 4 << 20;
@@ -48,6 +48,9 @@ const STEP_FIELDS = {
       from_path: boundedText(1, 4095)
         .refine((path) => path.split('*').length - 1 <= MAX_SOURCE_STARS, {
           error: `must have at most ${MAX_SOURCE_STARS} *`,
+        })
+        .refine((path) => path.split('?').length - 1 <= MAX_SOURCE_STARS, {
+          error: `must have at most ${MAX_SOURCE_STARS} ?`,
         })
         .describe(
           'File or directory of the context; `*` and `?` stand for characters of a name. Of a directory, the content is copied. A symbolic link is followed within the context.',

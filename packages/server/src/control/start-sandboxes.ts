@@ -30,6 +30,7 @@ import { BuildContexts } from './image-builds/build-contexts.ts';
 import { BuildKeeper } from './image-builds/build-keeper.ts';
 import { BuildSandboxes } from './image-builds/build-sandboxes.ts';
 import { BuildStore } from './image-builds/build-store.ts';
+import { makeSearches } from './image-builds/copy-sources.ts';
 import { ImageBuilds, type ImageBuildsParts } from './image-builds/image-builds.ts';
 import { StepCache } from './image-builds/step-cache.ts';
 import { BuiltImages } from './images/built-images.ts';
@@ -150,7 +151,8 @@ async function openBuilds(
   const sandboxes = new BuildSandboxes(all);
   const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock, log });
   const keeper = stack.use(new BuildKeeper({ store, images: parts.images, sandboxes, clock, log }));
-  const shared = { store, cache, contexts, sandboxes, keeper, turns: new KeyedQueue() };
+  const queues = { turns: new KeyedQueue(), searches: makeSearches() };
+  const shared = { store, cache, contexts, sandboxes, keeper, ...queues };
   const imageBuilds = stack.use(new ImageBuilds({ ...parts, ...shared, runner, limits, clock, log }));
   await keeper.start();
   return { contexts, imageBuilds, purged: [store, cache, keeper] };

@@ -139,10 +139,40 @@ test('the contexts of all organizations together have a limit, on disk and in me
   const third = await upload(contexts, 'three', one);
   await contexts.take('three', third)[Symbol.asyncDispose]();
   await upload(contexts, 'four', one);
-  using small = make({ indexBytes: 200 });
+  // Twice the archive is reserved while it is indexed.
+  using small = make({ indexBytes: 2 * archive().length + 100 });
   await upload(small, 'one');
   await upload(small, 'two');
   await assert.rejects(upload(small, 'three'), hasCode('capacity'));
+});
+
+test('one organization cannot take the room of the others, on disk or in memory', async () => {
+  const one = archive(Buffer.alloc(1000));
+  using contexts = make({ ownBytes: 2 * one.length });
+  const first = await upload(contexts, 'one', one);
+  await upload(contexts, 'one', one);
+  await assert.rejects(upload(contexts, 'one', one), hasCode('capacity', /your organization take all room/u));
+  await upload(contexts, 'two', one);
+  await contexts.remove('one', first);
+  await upload(contexts, 'one', one);
+  using small = make({ ownIndexBytes: 2 * archive().length + 100 });
+  await upload(small, 'one');
+  await upload(small, 'one');
+  await assert.rejects(upload(small, 'one'), hasCode('capacity', /your organization/u));
+  await upload(small, 'two');
+});
+
+test('the memory of an index is reserved before it is made, and one organization makes one at a time', async () => {
+  using contexts = make({ ownIndexBytes: 2 * archive().length + 8 * 100 });
+  const answers = await Promise.allSettled(Array.from({ length: 8 }, () => upload(contexts)));
+  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set(['fulfilled']));
+  using shared = make({ indexBytes: 2 * archive().length + 100 });
+  const both = await Promise.allSettled(['one', 'two', 'three'].map((owner) => upload(shared, owner)));
+  assert.ok(both.some(({ status }) => status === 'rejected'));
+  await assert.rejects(upload(shared, 'one', Buffer.from('x'.repeat(2000))), hasCode('invalid_request'));
+  using empty = make({ indexBytes: 4000 });
+  await assert.rejects(upload(empty, 'one', Buffer.from('x'.repeat(2000))), hasCode('invalid_request'));
+  await assert.rejects(upload(empty, 'one', Buffer.from('x'.repeat(2000))), hasCode('invalid_request'));
 });
 
 test('a full disk is no fault of the service', async () => {

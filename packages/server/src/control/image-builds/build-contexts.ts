@@ -14,8 +14,9 @@ import { pipeline } from 'node:stream/promises';
 import { AppError, type BuildContext } from '@coppice/contract';
 import { findFreeBytes } from '../../lib/files/free-space.ts';
 import { newId } from '../../lib/new-id.ts';
+import { KeyedQueue } from '../../lib/waiting/keyed-queue.ts';
 import { LayerError } from '../../lib/tar/layer-error.ts';
-import { indexContext, type ContextFiles, type ContextIndex } from './context-index.ts';
+import { indexContext, MAX_INDEX_BYTES, type ContextFiles, type ContextIndex } from './context-index.ts';
 
 const MIB = 2 ** 20;
 const MAX_CONTEXT_BYTES = 512 * MIB;
@@ -24,6 +25,8 @@ const MAX_CONTEXTS = 8;
 /** A client that has uploaded a context starts its build within this time. */
 const SPARED_MS = 60_000;
 const KEPT_MS = 3_600_000;
+/** One organization has at most this part of all room, so that it cannot shut out the others. */
+const SHARES = 8;
 const DEFAULT_RESERVE_MIB = 2048;
 /** How often the free space is looked at while a context arrives. */
 const SPACE_CHECK_BYTES = 8 * MIB;
@@ -34,8 +37,18 @@ export interface ContextLimits {
   totalBytes?: number;
   /** Memory of all indexes. */
   indexBytes?: number;
+  /** Of one organization. */
+  ownBytes?: number;
+  ownIndexBytes?: number;
   freeBytes?: (directory: string) => Promise<number>;
   nowMs?: () => number;
+}
+
+interface Use {
+  contexts: number;
+  bytes: number;
+  /** Memory of indexes, also of what is reserved for one that is being made. */
+  indexBytes: number;
 }
 
 interface Kept {
@@ -60,18 +73,22 @@ export class BuildContexts implements Disposable {
   readonly #directory: string;
   readonly #limits: Required<Omit<ContextLimits, 'diskReserveMiB'>> & { reserveBytes: number };
   readonly #kept = new Map<string, Kept>();
-  /** Contexts of each organization, also those that are being received. */
-  readonly #counts = new Map<string, number>();
-  /** Of all contexts, also of those that are being received. */
-  #bytes = 0;
-  #indexBytes = 0;
+  /** Of each organization, also for contexts that are being received. */
+  readonly #uses = new Map<string, Use>();
+  /** Of all organizations. */
+  readonly #total: Use = { contexts: 0, bytes: 0, indexBytes: 0 };
+  /** An organization's archives are indexed one after another. */
+  readonly #indexing = new KeyedQueue();
 
   constructor(directory: string, limits: ContextLimits = {}) {
     this.#directory = directory;
+    const { totalBytes = 16 * 1024 * MIB, indexBytes = 512 * MIB } = limits;
     this.#limits = {
       reserveBytes: (limits.diskReserveMiB ?? DEFAULT_RESERVE_MIB) * MIB,
-      totalBytes: limits.totalBytes ?? 16 * 1024 * MIB,
-      indexBytes: limits.indexBytes ?? 512 * MIB,
+      totalBytes,
+      indexBytes,
+      ownBytes: limits.ownBytes ?? Math.max(totalBytes / SHARES, MAX_CONTEXT_BYTES),
+      ownIndexBytes: limits.ownIndexBytes ?? Math.max(indexBytes / SHARES, MAX_INDEX_BYTES),
       freeBytes: limits.freeBytes ?? findFreeBytes,
       nowMs: limits.nowMs ?? (() => performance.now()),
     };
@@ -82,7 +99,7 @@ export class BuildContexts implements Disposable {
   /** Receives an archive. Throws `payload_too_large`, `capacity`, or `invalid_request` if it is no archive. */
   async receive(organizationId: string, content: Readable, signal: AbortSignal): Promise<BuildContext> {
     const dropped = this.#makeRoom(organizationId);
-    this.#counts.set(organizationId, (this.#counts.get(organizationId) ?? 0) + 1);
+    this.#count(organizationId, { contexts: 1 });
     const id = newId('context');
     const path = join(this.#directory, `${id}.tar`);
     const received = { bytes: 0 };
@@ -92,10 +109,11 @@ export class BuildContexts implements Disposable {
       // A refused client must be able to read the answer: its connection stays.
       const chunks: AsyncIterable<Buffer> = content.iterator({ destroyOnReturn: false });
       const file = createWriteStream(path, { mode: 0o600, flags: 'wx' });
-      await pipeline(this.#admit(chunks, received), file, { signal });
-      const index = await readIndex(path, signal);
-      if (this.#indexBytes + index.sizeBytes > this.#limits.indexBytes) throw full();
-      this.#indexBytes += index.sizeBytes;
+      await pipeline(this.#admit(organizationId, chunks, received), file, { signal });
+      // Without the signal: what has begun ends by itself, and only then its memory is known.
+      const index = await this.#indexing.run(organizationId, () =>
+        this.#index(organizationId, { path, sizeBytes: received.bytes, signal }),
+      );
       const kept = {
         id,
         organizationId,
@@ -108,8 +126,7 @@ export class BuildContexts implements Disposable {
       this.#kept.set(id, kept);
       this.#wait(kept);
     } catch (error) {
-      this.#bytes -= received.bytes;
-      this.#uncount(organizationId);
+      this.#count(organizationId, { contexts: -1, bytes: -received.bytes });
       await removeLater(rm(path, { force: true }));
       throw asCapacity(error);
     }
@@ -164,15 +181,17 @@ export class BuildContexts implements Disposable {
   async #drop(kept: Kept): Promise<void> {
     if (!this.#kept.delete(kept.id)) return;
     clearTimeout(kept.timer);
-    this.#bytes -= kept.sizeBytes;
-    this.#indexBytes -= kept.index.sizeBytes;
-    this.#uncount(kept.organizationId);
+    this.#count(kept.organizationId, {
+      contexts: -1,
+      bytes: -kept.sizeBytes,
+      indexBytes: -kept.index.sizeBytes,
+    });
     await rm(kept.path, { force: true });
   }
 
   /** Drops the context of the organization that has waited longest, if it has as many as it may. Throws `capacity`. */
   #makeRoom(organizationId: string): Promise<void> | undefined {
-    if ((this.#counts.get(organizationId) ?? 0) < MAX_CONTEXTS) return undefined;
+    if (this.#use(organizationId).contexts < MAX_CONTEXTS) return undefined;
     const waiting = [...this.#kept.values()].filter(
       (kept) => kept.organizationId === organizationId && kept.timer !== undefined,
     );
@@ -185,17 +204,22 @@ export class BuildContexts implements Disposable {
   }
 
   /** Counts bytes that arrive. Throws if there is no room for them. */
-  async *#admit(chunks: AsyncIterable<Buffer>, received: { bytes: number }): AsyncGenerator<Buffer> {
+  async *#admit(
+    organizationId: string,
+    chunks: AsyncIterable<Buffer>,
+    received: { bytes: number },
+  ): AsyncGenerator<Buffer> {
     let nextCheck = SPACE_CHECK_BYTES;
     for await (const chunk of chunks) {
       received.bytes += chunk.length;
-      this.#bytes += chunk.length;
+      this.#count(organizationId, { bytes: chunk.length });
       if (received.bytes > MAX_CONTEXT_BYTES)
         throw new AppError(
           'payload_too_large',
           `the context has more than ${MAX_CONTEXT_BYTES} bytes; leave files out with .dockerignore`,
         );
-      if (this.#bytes > this.#limits.totalBytes) throw full();
+      if (this.#use(organizationId).bytes > this.#limits.ownBytes) throw ownFull();
+      if (this.#total.bytes > this.#limits.totalBytes) throw full();
       if (received.bytes >= nextCheck) {
         await this.#checkSpace();
         nextCheck = received.bytes + SPACE_CHECK_BYTES;
@@ -208,11 +232,48 @@ export class BuildContexts implements Disposable {
     if ((await this.#limits.freeBytes(this.#directory)) < this.#limits.reserveBytes) throw full();
   }
 
-  #uncount(organizationId: string): void {
-    const left = (this.#counts.get(organizationId) ?? 0) - 1;
-    if (left > 0) this.#counts.set(organizationId, left);
-    else this.#counts.delete(organizationId);
+  /** Reserves the memory that the index may need before it is made. */
+  async #index(
+    organizationId: string,
+    { path, sizeBytes, signal }: { path: string; sizeBytes: number; signal: AbortSignal },
+  ): Promise<ContextIndex> {
+    signal.throwIfAborted();
+    // A block of the archive has at most one entry, and names are no longer than the archive.
+    const reserved = Math.min(MAX_INDEX_BYTES, 2 * sizeBytes);
+    if (this.#use(organizationId).indexBytes + reserved > this.#limits.ownIndexBytes) throw ownFull();
+    if (this.#total.indexBytes + reserved > this.#limits.indexBytes) throw full();
+    this.#count(organizationId, { indexBytes: reserved });
+    let used = 0;
+    try {
+      const index = await readIndex(path, signal);
+      used = index.sizeBytes;
+      return index;
+    } finally {
+      this.#count(organizationId, { indexBytes: used - reserved });
+    }
   }
+
+  #use(organizationId: string): Readonly<Use> {
+    return this.#uses.get(organizationId) ?? { contexts: 0, bytes: 0, indexBytes: 0 };
+  }
+
+  #count(organizationId: string, { contexts = 0, bytes = 0, indexBytes = 0 }: Partial<Use>): void {
+    const use = { ...this.#use(organizationId) };
+    for (const each of [use, this.#total]) {
+      each.contexts += contexts;
+      each.bytes += bytes;
+      each.indexBytes += indexBytes;
+    }
+    if (use.contexts > 0) this.#uses.set(organizationId, use);
+    else this.#uses.delete(organizationId);
+  }
+}
+
+function ownFull(): AppError {
+  return new AppError(
+    'capacity',
+    'the contexts of your organization take all room that they may; build with one, delete one, or try later',
+  );
 }
 
 /** A file that cannot be removed now is removed by the next start. */

@@ -8,22 +8,20 @@ import type { Commands } from '../commands/commands.ts';
 import { readKeptOutput } from '../commands/kept-output.ts';
 import type { RunnerFiles } from '../placement/runner-files.ts';
 import type { BuildLog } from './build-log.ts';
-import type { ContextFiles } from './context-index.ts';
 import { packSelection } from './copy-files.ts';
-import type { PlannedStep } from './planned-step.ts';
-import { selectFiles } from './select-files.ts';
+import { isEmpty, type CopySources } from './copy-sources.ts';
+import { refuseArchives } from './refuse-archives.ts';
+import { outliveRunner, type Outliving } from './outlive-runner.ts';
+import { namesDirectory, type PlannedStep } from './planned-step.ts';
 import type { StepScope } from './step-scope.ts';
 
-export interface StepParts {
+export interface StepParts extends Outliving {
   reach: Reach;
   sandboxId: string;
   commands: Pick<Commands, 'start' | 'openOutput' | 'get' | 'wait' | 'signal'>;
   files: Pick<RunnerFiles, 'makeDirectory' | 'stat' | 'unpack'>;
-  context: ContextFiles | undefined;
+  copies: CopySources | undefined;
   log: BuildLog;
-  signal: AbortSignal;
-  /** When the build must be done, in `performance.now()`. */
-  deadlineMs: number;
 }
 
 interface RunDetails {
@@ -55,44 +53,54 @@ export class BuildSteps {
     const step = this.#scope.expand(planned);
     const { run, workdir, copy, isScript = false } = step;
     if (run !== undefined) await this.#run(run, { index, line: planned.line, isScript });
-    if (copy !== undefined) await this.#copy(copy);
+    if (copy !== undefined) await this.#copy(copy, { index, isAdd: step.isAdd === true });
     if (workdir !== undefined) await this.#makeDirectory(workdir);
     this.#scope.take(step);
   }
 
-  async #copy({ from_path, to, owner = '0:0', mode }: NonNullable<PlannedStep['copy']>): Promise<void> {
-    const { files, sandboxId, context, signal, deadlineMs } = this.#parts;
-    if (context === undefined)
+  async #copy(
+    { from_path, to, owner = '0:0', mode }: NonNullable<PlannedStep['copy']>,
+    { index, isAdd }: { index: number; isAdd: boolean },
+  ): Promise<void> {
+    const { files, sandboxId, copies, log, signal, deadlineMs } = this.#parts;
+    if (copies === undefined)
       throw new AppError(
         'build_failed',
         `copy of ${JSON.stringify(from_path)}: the build has no context; upload one`,
       );
-    const selection = await selectFiles(context.index, from_path, signal);
+    const { context } = copies;
+    const selection = await copies.select(index, this.#scope);
+    if (isEmpty(selection)) return log.note(shorten(`nothing of the context matches ${from_path}`));
+    if (isAdd) await refuseArchives(context, selection, signal);
     const target = this.#scope.resolve(to);
-    const isInto = selection.hasDirectory || selection.files > 1 || /(?:^|\/)\.{0,2}$/u.test(to);
+    const isInto = selection.hasDirectory || selection.files > 1 || namesDirectory(to);
     const intoDirectory = isInto || (await this.#isDirectory(target));
-    const content = packSelection(context, selection, {
-      name: intoDirectory ? undefined : posix.basename(target),
-      mode: mode === undefined ? undefined : Number.parseInt(mode, 8),
-    });
-    try {
-      await files.unpack(sandboxId, {
-        path: intoDirectory ? target : posix.dirname(target),
-        format: 'tar',
-        user: owner,
-        content,
-        deadlineMs: Math.max(1, deadlineMs - performance.now()),
-        signal,
+    // Files that were unpacked before the runner restarted are written again.
+    await outliveRunner(this.#parts, async () => {
+      const content = packSelection(context, selection, {
+        name: intoDirectory ? undefined : posix.basename(target),
+        mode: mode === undefined ? undefined : Number.parseInt(mode, 8),
       });
-    } finally {
-      // A request that is refused before it is sent leaves its body open.
-      content.destroy();
-    }
+      try {
+        await files.unpack(sandboxId, {
+          path: intoDirectory ? target : posix.dirname(target),
+          format: 'tar',
+          user: ownerOf(owner),
+          content,
+          deadlineMs: Math.max(1, deadlineMs - performance.now()),
+          signal,
+        });
+      } finally {
+        // A request that is refused before it is sent leaves its body open.
+        content.destroy();
+      }
+    });
   }
 
   async #isDirectory(path: string): Promise<boolean> {
     try {
-      return (await this.#parts.files.stat(this.#parts.sandboxId, path)).type === 'dir';
+      const { files, sandboxId } = this.#parts;
+      return (await outliveRunner(this.#parts, () => files.stat(sandboxId, path))).type === 'dir';
     } catch (error) {
       if (error instanceof AppError && error.code === 'file_not_found') return false;
       throw error;
@@ -101,7 +109,10 @@ export class BuildSteps {
 
   async #makeDirectory(workdir: string): Promise<void> {
     const { files, sandboxId } = this.#parts;
-    await files.makeDirectory(sandboxId, { path: this.#scope.resolve(workdir), parents: true, user: '0:0' });
+    // The agent makes it as root, also where the user may not write, and gives all that it makes to the user. So does Docker.
+    const user = ownerOf(this.#scope.config.user || '0:0');
+    const directory = { path: this.#scope.resolve(workdir), parents: true, user };
+    await outliveRunner(this.#parts, () => files.makeDirectory(sandboxId, directory));
   }
 
   async #run(run: string | string[], details: RunDetails): Promise<void> {
@@ -196,6 +207,11 @@ export function writeCommand(run: string | string[], isScript: boolean): string 
   let end = 'END';
   while (lines.has(end)) end += '_';
   return `cat >${SCRIPT} <<'${end}' && chmod 755 ${SCRIPT} && exec ${SCRIPT}\n${run}\n${end}\n`;
+}
+
+/** Returns an owner of files. As in Docker, a number alone is that of the group, too, whatever the image says of the user. */
+function ownerOf(user: string): string {
+  return /^\d+$/u.test(user) ? `${user}:${user}` : user;
 }
 
 /** Quotes a word for the shell. */

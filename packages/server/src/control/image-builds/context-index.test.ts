@@ -89,7 +89,7 @@ test('what a context may not have is refused', async () => {
   await assert.rejects(index(many), /more than 100000 entries/u);
   const named = [pax('path', `${'n/'.repeat(200)}${'n'.repeat(200)}`), header('a')];
   const names = Array.from({ length: 60_000 }, () => named).flat();
-  await assert.rejects(index(...names), /extended headers have|names have more than/u);
+  await assert.rejects(index(...names), /names have more than 8388608 bytes/u);
 });
 
 test('a large archive leaves time to others, and its reader ends with the signal', async () => {

@@ -12,13 +12,17 @@ import { Pacer } from './pacer.ts';
 
 export const MAX_ENTRIES = 100_000;
 /** Of paths and targets of links. */
-const MAX_NAME_BYTES = 32 << 20;
+const MAX_NAME_BYTES = 8 << 20;
 /** Directories of a path: a search looks at each of them. */
 export const MAX_DEPTH = 256;
 const MAX_MTIME_SECONDS = 0xffff_ffff;
 const READING = { extensionBytes: 64 << 10, extensionsBytes: 16 << 20, keepsXattrs: false };
 const WINDOW_BYTES = 1 << 20;
 const DIGEST_BYTES = 32;
+/** Of the columns, for each entry. */
+const ENTRY_BYTES = 35;
+/** Memory of the largest index. */
+export const MAX_INDEX_BYTES = MAX_ENTRIES * (ENTRY_BYTES + DIGEST_BYTES + 1) + MAX_NAME_BYTES;
 const TYPES = ['file', 'directory', 'symlink'] as const;
 
 export type ContextType = (typeof TYPES)[number];

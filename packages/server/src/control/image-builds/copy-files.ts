@@ -22,6 +22,8 @@ export function packSelection(
   { name, mode }: PackOptions,
 ): Readable {
   const output = new PassThrough({ highWaterMark: WINDOW_BYTES });
+  // An error before the reader listens must not end the process. The reader finds the stream destroyed.
+  output.on('error', () => undefined);
   const closed = new Promise<never>((_, reject) =>
     output.once('close', () => reject(new Error('the files are no longer read'))),
   );

@@ -105,12 +105,14 @@ function isSkipped(line: string): boolean {
 
 function joinLines(lines: readonly string[], start: number, escape: string): { text: string; next: number } {
   let text = '';
+  // As in BuildKit, an escape before the last one takes its meaning, so the line ends there: `DIR=C:\\`.
+  const doubled = escape + escape;
   for (let index = start; index < lines.length; index += 1) {
     const line = lines[index] ?? '';
     // Comments and empty lines between the parts of an instruction are left out.
     if (index > start && isSkipped(line)) continue;
     const trimmed = line.trimEnd();
-    if (!trimmed.endsWith(escape)) return { text: text + line, next: index + 1 };
+    if (!trimmed.endsWith(escape) || trimmed.endsWith(doubled)) return { text: text + line, next: index + 1 };
     text += trimmed.slice(0, -1);
   }
   return { text, next: lines.length };

@@ -84,6 +84,18 @@ test('what a build cannot do is refused with the line and a remedy', () => {
     refused(text, pattern);
 });
 
+test('a line whose last escape is escaped itself does not continue', () => {
+  const steps = [
+    { line: 2, run: 'echo C:\\\\' },
+    { line: 3, run: 'a   b' },
+  ];
+  assert.deepEqual(stepsOf('RUN echo C:\\\\', 'RUN a \\ \t', '  b'), steps);
+  assert.deepEqual(
+    parseDockerfile('# escape=`\nFROM a:1\nRUN a``\nRUN b `\n`\nc').steps.map(({ run }) => run),
+    ['a``', 'b c'],
+  );
+});
+
 test('words are split at spaces outside of quotes', () => {
   assert.deepEqual(splitWords(`a "b c" d\\ e 'f g'`, '\\'), ['a', '"b c"', 'd\\ e', "'f g'"]);
 });
@@ -186,5 +198,17 @@ test('any text is parsed or refused with a line', () => {
       }
     }),
     { seed: 7, numRuns: 2000 },
+  );
+});
+
+test('arguments that no ARG declares are noted by name, and proxies need no ARG', () => {
+  const given = { USED: '1', BEFORE: '2', OTHER: 'secret', MORE: '', HTTP_PROXY: 'http://p', no_proxy: 'a' };
+  const { notes, proxies } = parseDockerfile('ARG BEFORE\nFROM a:1\nARG USED', given);
+  assert.deepEqual(notes, ['build_args: no ARG declares OTHER, MORE, so they have no effect']);
+  assert.deepEqual(proxies, { HTTP_PROXY: 'http://p', no_proxy: 'a' });
+  assert.deepEqual(parseDockerfile('FROM a:1\nARG A', { A: 'x' }).notes, []);
+  assert.throws(
+    () => parseDockerfile('FROM a:1', { ALL_PROXY: 'x'.repeat(40_000) }),
+    /build_args: the values of ALL_PROXY have more than 32768 bytes/u,
   );
 });

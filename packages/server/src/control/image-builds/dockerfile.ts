@@ -2,14 +2,17 @@
  * Reads a Dockerfile as steps of a build. An instruction that the steps cannot carry out is refused with the line and a remedy,
  * and never left out silently. One that means nothing to a sandbox, such as CMD, becomes a note in the log.
  */
-import { MAX_BUILD_STEPS } from '@coppice/contract';
+import { AppError, MAX_BUILD_STEPS } from '@coppice/contract';
 import { refuseLine, splitInstructions, type Instruction } from './dockerfile-lines.ts';
 import { escapeWord, expandWord, splitWords, WordError } from './dockerfile-words.ts';
-import { findFault, type PlannedStep } from './planned-step.ts';
+import { findFault, isProxy, namesDirectory, SEVERAL_SOURCES, type PlannedStep } from './planned-step.ts';
 
 /** Arguments before FROM. */
 const MAX_GLOBALS = 1024;
 const MAX_GLOBAL_BYTES = 256 << 10;
+const MAX_PROXY_BYTES = 32 << 10;
+/** Of the name of an argument, in the log. */
+const MAX_SHOWN_NAME = 64;
 
 const PLATFORM = 'linux/amd64';
 /** Arguments that BuildKit sets. As there, an ARG without a default makes one known to the steps. */
@@ -30,11 +33,15 @@ export interface Dockerfile {
   /** Instructions without effect, for the log. */
   notes: string[];
   escape: string;
+  /** Of RUN, besides what ARG declares. */
+  proxies: Record<string, string>;
 }
 
 interface Reading {
   escape: string;
   buildArgs: Readonly<Record<string, string>>;
+  /** Names that an ARG has. */
+  declared: Set<string>;
   /** Arguments from before FROM. */
   globals: Map<string, string>;
   globalBytes: number;
@@ -73,6 +80,7 @@ export function parseDockerfile(text: string, buildArgs: Readonly<Record<string,
   const reading: Reading = {
     escape,
     buildArgs,
+    declared: new Set(),
     globals: new Map(Object.entries(PLATFORM_ARGUMENTS)),
     globalBytes: 0,
     from: undefined,
@@ -92,7 +100,25 @@ export function parseDockerfile(text: string, buildArgs: Readonly<Record<string,
   }
   const { from, steps, notes } = reading;
   if (from === undefined) throw refuseLine(1, 'there is no FROM; begin with FROM and a pinned image');
-  return { from, steps, notes, escape };
+  return { from, steps, notes: [...notes, ...noteUnused(reading)], escape, proxies: readProxies(buildArgs) };
+}
+
+/** Values may be secrets; names suffice. */
+function noteUnused({ buildArgs, declared }: Reading): string[] {
+  const unused = Object.keys(buildArgs).filter((name) => !declared.has(name) && !isProxy(name));
+  if (unused.length === 0) return [];
+  const names = unused.map((name) => name.slice(0, MAX_SHOWN_NAME)).join(', ');
+  return [`build_args: no ARG declares ${names}, so they have no effect`];
+}
+
+function readProxies(buildArgs: Readonly<Record<string, string>>): Record<string, string> {
+  const proxies = Object.entries(buildArgs).filter(([name]) => isProxy(name));
+  const bytes = proxies.reduce((sum, [, value]) => sum + Buffer.byteLength(value), 0);
+  if (bytes <= MAX_PROXY_BYTES) return Object.fromEntries(proxies);
+  throw new AppError(
+    'invalid_request',
+    `build_args: the values of ${proxies.map(([name]) => name).join(', ')} have more than ${MAX_PROXY_BYTES} bytes; shorten them`,
+  );
 }
 
 /** Adds the line to an error in a word. */
@@ -105,30 +131,32 @@ function locate<T>(line: number, read: () => T): T {
 }
 
 /** Adds a step, or refuses what can be known to be wrong before its variables have values. */
-function addStep({ steps, escape }: Reading, step: PlannedStep & { line: number }): void {
+function addStep(reading: Reading, step: PlannedStep & { line: number }): void {
   const { line, arg, copy, env, workdir, user } = step;
+  const { steps } = reading;
   if (steps.length >= MAX_BUILD_STEPS)
     throw refuseLine(line, `more than ${MAX_BUILD_STEPS} steps; join some of them, commands with &&`);
-  /** Without a variable a word is what it will be. Otherwise only its syntax is checked. */
-  const preview = (word: string, placeholder = 'x'): string => {
-    const text = expandWord(word, { escape, lookup: () => undefined });
-    return word.includes('$') ? placeholder : text;
-  };
-  if (arg?.raw !== undefined) preview(arg.raw);
+  if (arg?.raw !== undefined) preview(reading, arg.raw);
   const fault =
     arg === undefined
       ? findFault({
           ...step,
-          ...(env !== undefined && { env: mapValues(env, (value) => preview(value)) }),
+          ...(env !== undefined && { env: mapValues(env, (value) => preview(reading, value)) }),
           ...(copy !== undefined && {
-            copy: mapValues(copy, (value, field) => preview(value, field === 'mode' ? '644' : 'x')),
+            copy: mapValues(copy, (value, field) => preview(reading, value, field === 'mode' ? '644' : 'x')),
           }),
-          ...(workdir !== undefined && { workdir: preview(workdir) }),
-          ...(user !== undefined && { user: preview(user) }),
+          ...(workdir !== undefined && { workdir: preview(reading, workdir) }),
+          ...(user !== undefined && { user: preview(reading, user) }),
         })
       : undefined;
   if (fault !== undefined) throw refuseLine(line, fault);
   steps.push(step);
+}
+
+/** Without a variable a word is what it will be. Otherwise only its syntax is checked. */
+function preview({ escape }: Reading, word: string, placeholder = 'x'): string {
+  const text = expandWord(word, { escape, lookup: () => undefined });
+  return word.includes('$') ? placeholder : text;
 }
 
 function mapValues<T extends Record<string, string | undefined>>(
@@ -165,6 +193,7 @@ function readArg(reading: Reading, { line, rest }: Instruction): void {
     const equals = word.indexOf('=');
     const name = equals === -1 ? word : word.slice(0, equals);
     if (!isVariable(name)) throw refuseLine(line, 'write ARG NAME or ARG NAME=default');
+    reading.declared.add(name);
     const given = Object.hasOwn(reading.buildArgs, name) ? reading.buildArgs[name] : undefined;
     const raw = equals === -1 ? undefined : word.slice(equals + 1);
     if (reading.from === undefined) setGlobal(reading, line, { name, value: given, raw });
@@ -217,8 +246,9 @@ function readCopy(reading: Reading, instruction: Instruction): void {
   const to = paths.at(-1);
   if (paths.length < 2 || to === undefined)
     throw refuseLine(line, `write ${keyword}, one or more sources, and a target`);
-  if (paths.length > 2 && !to.endsWith('/'))
-    throw refuseLine(line, 'several sources need a target that ends with a slash');
+  const hasVariable = to.includes('$');
+  if (paths.length > 2 && !hasVariable && !namesDirectory(preview(reading, to)))
+    throw refuseLine(line, SEVERAL_SOURCES);
   const [owner, mode] = [flags.get('chown'), flags.get('chmod')];
   for (const from_path of paths.slice(0, -1))
     addStep(reading, {
@@ -229,6 +259,8 @@ function readCopy(reading: Reading, instruction: Instruction): void {
         ...(owner !== undefined && { owner }),
         ...(mode !== undefined && { mode }),
       },
+      ...(keyword === 'ADD' && { isAdd: true }),
+      ...(paths.length > 2 && hasVariable && { needsDirectory: true }),
     });
 }
 
@@ -250,6 +282,7 @@ function readAdd(reading: Reading, instruction: Instruction): void {
     if (/\.(?:tar|tgz|tbz2?|txz|tar\.(?:gz|bz2|xz|zst))$/iu.test(source))
       throw refuseLine(line, `ADD does not unpack ${source}; use COPY and RUN tar`);
   }
+  // Archives with other names, and names that depend on variables, are found by their content once they are selected.
   readCopy(reading, instruction);
 }
 

@@ -7,7 +7,25 @@ export type PlannedStep = BuildStep & {
   arg?: { name: string; value: string | undefined; raw: string | undefined };
   /** Whether `run` is a script that its first line names the interpreter of, and no command for the shell. */
   isScript?: boolean;
+  /** Whether `copy` is an ADD: Docker would unpack an archive that it names. */
+  isAdd?: boolean;
+  /** Whether `copy` is one of several sources, and only variables decide whether its target is a directory. */
+  needsDirectory?: boolean;
 };
+
+/** Arguments that every RUN has without an ARG, as in Docker; in lower case, too. */
+const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'FTP_PROXY', 'NO_PROXY', 'ALL_PROXY'];
+
+export function isProxy(name: string): boolean {
+  return PROXIES.some((proxy) => name === proxy || name === proxy.toLowerCase());
+}
+
+/** Whether a target of COPY is a directory by its name alone. */
+export function namesDirectory(target: string): boolean {
+  return /(?:^|\/)\.{0,2}$/u.test(target);
+}
+
+export const SEVERAL_SOURCES = 'several sources need a target that ends with a slash';
 
 /** Fields as a Dockerfile writes them. */
 const NAMES: Readonly<Record<string, string>> = {

@@ -8,13 +8,13 @@
  */
 import { AppError, BUILT_REGISTRY, parseImageReference, type CreateSandboxRequest } from '@coppice/contract';
 import type { BuildImageRequest } from '@coppice/contract';
-import type { CommitVm, PreparedImage, StoredConfig } from '../../lib/protocol/runner-protocol.ts';
+import type { PreparedImage, StoredConfig } from '../../lib/protocol/runner-protocol.ts';
 import type { KeyedQueue } from '../../lib/waiting/keyed-queue.ts';
+import type { Slots } from '../../lib/waiting/slots.ts';
 import type { Commands } from '../commands/commands.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
 import type { ControlLimits } from '../control-config.ts';
-import { insist } from '../placement/insist.ts';
 import type { NewImage, RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { CreateSandbox, RequestedEgress } from '../sandbox/sandboxes.ts';
@@ -23,6 +23,8 @@ import type { BuildSandboxes } from './build-sandboxes.ts';
 import type { BuildStore } from './build-store.ts';
 import { BuildSteps, describeStep } from './build-steps.ts';
 import type { ContextFiles } from './context-index.ts';
+import { CopySources } from './copy-sources.ts';
+import { outliveRunner } from './outlive-runner.ts';
 import type { PlannedStep } from './planned-step.ts';
 import { MAX_STEP_BYTES, type CachedImage, type Hit, type StepCache } from './step-cache.ts';
 import { listStepKeys } from './step-keys.ts';
@@ -41,6 +43,8 @@ export interface BuildParts {
   sandboxes: Pick<BuildSandboxes, 'create'>;
   /** By organization: its builds make images one after another, so that each knows the room that the others left. */
   turns: KeyedQueue;
+  /** See {@link CopySources}. */
+  searches: Slots;
   commands: Commands;
   runner: RunnerClient;
   limits: Pick<ControlLimits, 'runnerOutageDeadlineMs'>;
@@ -52,6 +56,8 @@ export interface Plan {
   notes: readonly string[];
   /** See {@link StepScope}. */
   escape: string | undefined;
+  /** See {@link StepScope}. */
+  proxies?: Readonly<Record<string, string>>;
 }
 
 export interface Work {
@@ -83,12 +89,14 @@ export async function runBuild(parts: BuildParts, build: ImageBuildTable, work: 
   const { organization_id: organizationId, team_id: teamId } = build;
   if (plan.notes.length > 0) await log.note(plan.notes.join('\n'));
   const base = await prepareBase(parts, build, { image: plan.from, signal });
-  const { steps, escape } = plan;
+  const { steps, escape, proxies } = plan;
   const rights = { organizationId, teamId, egress: work.egress };
-  const keys = await listStepKeys({ rights, base, steps, escape, context, signal });
+  const copies =
+    context && new CopySources({ context, steps, organizationId, searches: parts.searches, signal });
+  const keys = await listStepKeys({ rights, base, steps, escape, proxies, copies, signal });
   const hit = request.no_cache ? undefined : await parts.cache.find(organizationId, keys);
   if (hit !== undefined) work.hold(hit.digest);
-  const scope = new StepScope(base.config, escape);
+  const scope = new StepScope(base.config, escape, proxies);
   const done = hit?.steps ?? 0;
   for (const [index, step] of steps.slice(0, done).entries()) {
     await log.step(index, describeStep(step), { cached: true });
@@ -101,7 +109,7 @@ export async function runBuild(parts: BuildParts, build: ImageBuildTable, work: 
     return { digest: hit.digest, size_bytes: hit.size_bytes, key };
   }
   await createSandbox(parts, build, { ...work, base, hit });
-  return { ...(await applySteps(parts, build, { ...work, scope, keys, done })), key };
+  return { ...(await applySteps(parts, build, { ...work, scope, copies, keys, done })), key };
 }
 
 /** Returns the bytes that the organization's images may still take. Throws `capacity` if there are none. */
@@ -198,13 +206,18 @@ const STEP_REPOSITORY = 'step';
 async function applySteps(
   { store, images, cache, commands, runner, limits, turns }: BuildParts,
   build: ImageBuildTable,
-  work: RunningWork & { scope: StepScope; keys: readonly string[]; done: number },
+  work: RunningWork & {
+    scope: StepScope;
+    copies: CopySources | undefined;
+    keys: readonly string[];
+    done: number;
+  },
 ): Promise<CachedImage> {
-  const { plan, context, signal, log, deadlineMs, scope, keys, done } = work;
+  const { plan, copies, signal, log, deadlineMs, scope, keys, done } = work;
   const { organization_id: organizationId, team_id: teamId, sandbox_id: sandboxId } = build;
   const reach = { organizationId, onlyTeamId: teamId };
   const { files } = runner;
-  const parts = { reach, sandboxId, commands, files, context, log, signal, deadlineMs };
+  const parts = { reach, sandboxId, commands, files, copies, limits, log, signal, deadlineMs };
   const steps = new BuildSteps(parts, scope);
   const commit = (kept: boolean, findRoom: () => Promise<number>): Promise<CachedImage> =>
     turns.run(
@@ -212,7 +225,9 @@ async function applySteps(
       async () => {
         const room = { kept, max_bytes: await findRoom() };
         const image = { organization: organizationId, build: build.id, config: scope.config, ...room };
-        return commitSandbox({ runner, limits }, sandboxId, { image, signal, deadlineMs });
+        return outliveRunner({ limits, signal, deadlineMs }, () =>
+          runner.images.commit(sandboxId, image, signal),
+        );
       },
       signal,
     );
@@ -231,32 +246,6 @@ async function applySteps(
   signal.throwIfAborted();
   await log.note('making the image');
   return commit(true, () => roomOf(images, organizationId));
-}
-
-/** Makes an image of the sandbox's files, also if the runner restarts meanwhile: the sandbox survives that. */
-async function commitSandbox(
-  { runner, limits }: Pick<BuildParts, 'runner' | 'limits'>,
-  sandboxId: string,
-  { image, signal, deadlineMs }: { image: CommitVm; signal: AbortSignal; deadlineMs: number },
-): Promise<CachedImage> {
-  const patience = {
-    deadlineMs: Math.max(1, deadlineMs - performance.now()),
-    outageDeadlineMs: limits.runnerOutageDeadlineMs,
-    onRepeat: () => undefined,
-  };
-  try {
-    return await insist(patience, async () => {
-      try {
-        return await runner.images.commit(sandboxId, image, signal);
-      } catch (error) {
-        // Not repeated.
-        throw signal.aborted ? new Error('the build was stopped', { cause: error }) : error;
-      }
-    });
-  } catch (error) {
-    signal.throwIfAborted();
-    throw error;
-  }
 }
 
 /** A directory that WORKDIR makes is made again in a moment. */

@@ -2,6 +2,7 @@
 import { AppError } from '@coppice/contract';
 import { MAX_DEPTH, MAX_ENTRIES, type ContextIndex } from './context-index.ts';
 import { Pacer } from './pacer.ts';
+import { SearchBudget } from './search-budget.ts';
 
 /** As the kernel. */
 const MAX_HOPS = 40;
@@ -13,10 +14,17 @@ const MAX_SELECTED_BYTES = 2 ** 30;
 export interface Selection {
   /** Files that were named themselves; then their names are in the target. */
   files: number;
+  /** Their numbers in the index. */
+  named: number[];
   /** Whether a directory was named, whose content is copied. */
   hasDirectory: boolean;
   /** Numbers in the index, and paths in the target. */
   entries: { number: number; path: string }[];
+}
+
+interface Work {
+  pacer: Pacer;
+  budget: SearchBudget;
 }
 
 /** A path of the context that is copied, with the names under which it was named. */
@@ -24,31 +32,35 @@ type Roots = Map<string, Set<string>>;
 
 /**
  * Finds what a source names. `*` and `?` stand for characters of one name. As in Docker, the content of a directory is copied, and
- * the target of a link; but links in a directory stay links. Throws `build_failed` if there is nothing.
+ * the target of a link; but links in a directory stay links. Throws `build_failed` if there is nothing; a pattern may match nothing.
  */
 export async function selectFiles(
   index: ContextIndex,
   source: string,
   signal: AbortSignal,
+  budget = new SearchBudget(),
 ): Promise<Selection> {
   const pacer = new Pacer(signal);
   const wanted = readPattern(source);
   const firstPattern = wanted.findIndex((component) => /[*?]/u.test(component));
   const fixed = firstPattern === -1 ? wanted : wanted.slice(0, firstPattern);
-  const links = new Links(index.hasLinks ? await readLinks(index, pacer) : new Map(), { source, pacer });
+  const links = new Links(index.hasLinks ? await readLinks(index, { pacer, budget }) : new Map(), {
+    source,
+    pacer,
+    budget,
+  });
   const base = await links.follow(fixed);
   const roots: Roots =
     firstPattern === -1
       ? new Map([[base.join('/'), new Set([wanted.at(-1) ?? ''])]])
-      : await findRoots(index, { base, patterns: wanted.slice(firstPattern), links, pacer });
-  if (roots.size === 0) throw missing(source);
-  const { found, selection } = await collect(index, { roots, source, pacer });
+      : await findRoots(index, { base, patterns: wanted.slice(firstPattern), links, pacer, budget });
+  const { found, selection } = await collect(index, { roots, source, pacer, budget });
   for (const [path, names] of roots)
     if (path !== '' && !found.has(path)) throw missing(source, describeLink(path, names));
   return { ...selection, hasDirectory: selection.hasDirectory || roots.has('') };
 }
 
-function missing(source: string, why = ''): AppError {
+export function missing(source: string, why = ''): AppError {
   return new AppError(
     'build_failed',
     `the context has no ${JSON.stringify(source)}${why}; check the path, and whether .dockerignore leaves it out`,
@@ -67,13 +79,15 @@ function readPattern(source: string): string[] {
 }
 
 /** Targets of the symbolic links. */
-async function readLinks(index: ContextIndex, pacer: Pacer): Promise<ReadonlyMap<string, string>> {
+async function readLinks(index: ContextIndex, { pacer, budget }: Work): Promise<ReadonlyMap<string, string>> {
   const links = new Map<string, string>();
   for (let number = 0; number < index.length; number += 1) {
     await pacer.pause();
-    if (index.type(number) === 'symlink') links.set(index.path(number), index.entry(number).target);
+    const path = index.path(number);
+    budget.spend(path.length + 1);
+    if (index.type(number) === 'symlink') links.set(path, index.entry(number).target);
     // The last entry with a name is the one that counts.
-    else if (links.size > 0) links.delete(index.path(number));
+    else if (links.size > 0) links.delete(path);
   }
   return links;
 }
@@ -82,9 +96,11 @@ class Links {
   readonly #targets: ReadonlyMap<string, string>;
   readonly #source: string;
   readonly #pacer: Pacer;
+  readonly #budget: SearchBudget;
   #followed = 0;
 
-  constructor(targets: ReadonlyMap<string, string>, { source, pacer }: { source: string; pacer: Pacer }) {
+  constructor(targets: ReadonlyMap<string, string>, { source, pacer, budget }: Work & { source: string }) {
+    this.#budget = budget;
     this.#targets = targets;
     this.#source = source;
     this.#pacer = pacer;
@@ -108,7 +124,9 @@ class Links {
       if (next === '..') done.pop();
       if (next === '' || next === '.' || next === '..') continue;
       done.push(next);
-      const target = this.#targets.get(done.join('/'));
+      const path = done.join('/');
+      this.#budget.spend(path.length + 1);
+      const target = this.#targets.get(path);
       if (target !== undefined) {
         hops += 1;
         if (target.startsWith('/')) done.length = 0;
@@ -140,23 +158,28 @@ function tooMany(source: string): AppError {
   );
 }
 
-interface Search {
+interface Search extends Work {
   base: readonly string[];
   /** For the names below it. */
   patterns: readonly string[];
   links: Links;
-  pacer: Pacer;
 }
 
 /** Finds the paths that the patterns match. Links among the directories of a path are not followed, as in Docker. */
-async function findRoots(index: ContextIndex, { base, patterns, links, pacer }: Search): Promise<Roots> {
+async function findRoots(
+  index: ContextIndex,
+  { base, patterns, links, pacer, budget }: Search,
+): Promise<Roots> {
   const roots: Roots = new Map();
   const prefix = base.length === 0 ? '' : `${base.join('/')}/`;
   const matchers = patterns.map(compilePattern);
+  // A text with `?` is compared at each place of a name.
+  const comparisons = 1 + patterns.reduce((sum, pattern) => sum + pattern.split('?').length - 1, 0);
   let before: string | undefined;
   for (let number = 0; number < index.length; number += 1) {
     await pacer.pause();
     const path = index.path(number);
+    budget.spend(path.length * comparisons + 1);
     if (!path.startsWith(prefix)) continue;
     const below = path.slice(prefix.length).split('/', patterns.length);
     const named = prefix + below.join('/');
@@ -174,9 +197,9 @@ async function findRoots(index: ContextIndex, { base, patterns, links, pacer }: 
 
 async function collect(
   index: ContextIndex,
-  { roots, source, pacer }: { roots: Roots; source: string; pacer: Pacer },
+  { roots, source, pacer, budget }: Work & { roots: Roots; source: string },
 ): Promise<{ selection: Selection; found: ReadonlySet<string> }> {
-  const selection: Selection = { files: 0, hasDirectory: false, entries: [] };
+  const selection: Selection = { files: 0, named: [], hasDirectory: false, entries: [] };
   const found = new Set<string>();
   const depths = new Set([...roots.keys()].map(depthOf));
   let bytes = 0;
@@ -192,6 +215,8 @@ async function collect(
   for (let number = 0; number < index.length; number += 1) {
     await pacer.pause();
     const path = index.path(number);
+    // At most half of the characters of a path end a directory, and each of these is looked up.
+    budget.spend(path.length * Math.min(depths.size, 1 + path.length / 2) + 1);
     for (const end of listPrefixes(path, depths)) {
       const root = path.slice(0, end);
       const names = roots.get(root);
@@ -206,6 +231,7 @@ async function collect(
       } else if (index.type(number) === 'file') {
         found.add(root);
         selection.files += names.size;
+        selection.named.push(number);
         for (const name of names) select(number, name);
       }
     }

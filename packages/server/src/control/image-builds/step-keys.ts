@@ -11,11 +11,12 @@ import type { ContextFiles } from './context-index.ts';
 import { Secret } from '../../lib/secret.ts';
 import type { RequestedEgress } from '../sandbox/sandboxes.ts';
 import type { PlannedStep } from './planned-step.ts';
-import { selectFiles } from './select-files.ts';
+import type { CopySources } from './copy-sources.ts';
+import type { Selection } from './select-files.ts';
 import { StepScope } from './step-scope.ts';
 
 /** Changed when the same step has another effect than before. */
-const VERSION = 2;
+const VERSION = 3;
 
 /** Whose sandbox runs the steps, and what it may reach. */
 interface StepRights {
@@ -29,22 +30,28 @@ export interface KeyedSteps {
   base: Pick<StoredConfig, 'digest' | 'config'>;
   steps: readonly PlannedStep[];
   escape: string | undefined;
-  context: ContextFiles | undefined;
+  proxies?: Readonly<Record<string, string>> | undefined;
+  copies: CopySources | undefined;
   signal: AbortSignal;
 }
 
 /** Returns the key of each step. Those from a step on whose files are missing have none: it will fail. */
 export async function listStepKeys(keyed: KeyedSteps): Promise<string[]> {
-  const { rights, base, steps, escape, context, signal } = keyed;
-  const scope = new StepScope(base.config, escape);
+  const { rights, base, steps, escape, proxies, copies, signal } = keyed;
+  const scope = new StepScope(base.config, escape, proxies);
   const copied = new Map<string, Promise<string>>();
   const keys: string[] = [];
   let key = hashOf([VERSION, describeRights(rights), base.digest]);
-  for (const planned of steps) {
+  for (const [index, planned] of steps.entries()) {
     signal.throwIfAborted();
     const expanded = scope.expand(planned);
     const { line: _, ...step } = expanded;
-    const files = await hashFiles(step.copy, { context, copied, signal });
+    const files = await hashFiles(expanded, {
+      copies,
+      copied,
+      signal,
+      select: (found) => found.select(index, scope),
+    });
     if (files === undefined) break;
     const { user, workdir } = scope.config;
     key = hashOf([key, step, scope.variables, user, workdir, files]);
@@ -64,14 +71,15 @@ function describeRights({ organizationId, teamId, egress: { network, grants } }:
 
 /** Returns undefined if the files cannot be copied. */
 async function hashFiles(
-  copy: PlannedStep['copy'],
-  { context, copied, signal }: FilesOfBuild,
+  { copy, line }: PlannedStep,
+  { copies, copied, select, signal }: FilesOfBuild,
 ): Promise<string | undefined> {
   if (copy === undefined) return '';
-  if (context === undefined) return undefined;
+  if (copies === undefined) return undefined;
   const { from_path, mode } = copy;
-  const asked = JSON.stringify([from_path, mode]);
-  const hashing = copied.get(asked) ?? hashCopied(context, copy, signal);
+  // Whether a pattern may match nothing depends on the line, too.
+  const asked = JSON.stringify([from_path, mode, line]);
+  const hashing = copied.get(asked) ?? hashCopied(copies, { copy, selecting: select(copies), signal });
   copied.set(asked, hashing);
   try {
     return await hashing;
@@ -82,7 +90,8 @@ async function hashFiles(
 }
 
 interface FilesOfBuild {
-  context: ContextFiles | undefined;
+  copies: CopySources | undefined;
+  select: (copies: CopySources) => Promise<Selection>;
   /** Hashes of files that an earlier step has copied too. */
   copied: Map<string, Promise<string>>;
   signal: AbortSignal;
@@ -90,11 +99,21 @@ interface FilesOfBuild {
 
 /** Owners and times are left out: the step sets the owner, and another checkout of the same files has other times. */
 async function hashCopied(
-  { path: contextPath, index }: ContextFiles,
-  { from_path, mode }: NonNullable<PlannedStep['copy']>,
-  signal: AbortSignal,
+  copies: CopySources,
+  {
+    copy: { mode },
+    selecting,
+    signal,
+  }: { copy: NonNullable<PlannedStep['copy']>; selecting: Promise<Selection>; signal: AbortSignal },
 ): Promise<string> {
-  const selection = await selectFiles(index, from_path, signal);
+  const selection = await selecting;
+  return copies.inTurn(() => hashSelection(copies.context, { selection, mode, signal }));
+}
+
+async function hashSelection(
+  { path: contextPath, index }: ContextFiles,
+  { selection, mode, signal }: { selection: Selection; mode: string | undefined; signal: AbortSignal },
+): Promise<string> {
   const given = mode === undefined ? undefined : Number.parseInt(mode, 8);
   const hash: Hash = createHash('sha256').update(JSON.stringify([selection.hasDirectory, given]));
   const numbers = selection.entries.map(({ number }) => number);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import { parseDockerfile } from './dockerfile.ts';
+import { listStepKeys } from './step-keys.ts';
 import { StepScope } from './step-scope.ts';
 
 const BASE = { env: { PATH: '/bin', HOME: '/root' }, user: '', workdir: '/srv' };
@@ -83,8 +84,40 @@ test('what a step becomes once its variables have values is checked, too', () =>
     /line 22: workdir: the whole path/u,
   );
   failed([`ARG A=${'a'.repeat(5000)}`, 'COPY $A /a'], /line 3: the source: must be at most 4095 bytes/u);
+  failed(['ARG A=???', 'COPY $A$A$A /a'], /line 3: the source: must have at most 8 \?/u);
   failed(['ARG A=***', 'COPY $A$A$A /a'], /line 3: the source: must have at most 8 \*/u);
   const scope = apply(['ARG MODE=755', 'ENV A=x']);
   const copy = { from_path: '$A', to: '/a', mode: '$MODE' };
   assert.deepEqual(scope.expand({ line: 9, copy }).copy, { from_path: 'x', to: '/a', mode: '755' });
+});
+
+test('a target of several sources is a directory once its variables have values', () => {
+  for (const to of ['.', '..', './', '"/x/"', '/x/.']) apply([`COPY a b ${to}`]);
+  apply(['ARG D=/x/', 'COPY a b $D', 'COPY a b ${D}y/']);
+  failed(['ARG D=/x', 'COPY a b $D'], /line 3: several sources need a target that ends with a slash/u);
+  apply(['ARG D=/x', 'COPY a $D']);
+  assert.throws(() => apply(['COPY a b "/x"']), /line 2: several sources need/u);
+});
+
+test('proxies are variables of commands, but not of words or of the image', () => {
+  const scope = new StepScope(BASE, '\\', { HTTP_PROXY: 'p', HOME: '/p', no_proxy: 'a' });
+  scope.take({ arg: { name: 'no_proxy', value: 'b', raw: undefined } });
+  assert.deepEqual(scope.variables, { HTTP_PROXY: 'p', no_proxy: 'b' });
+  assert.deepEqual(scope.config, BASE);
+  assert.equal(scope.expand({ workdir: '/w$HTTP_PROXY' }).workdir, '/w');
+});
+
+test('the keys of steps depend on proxies', async () => {
+  const keysOf = (proxies: Record<string, string>): Promise<string[]> =>
+    listStepKeys({
+      rights: { organizationId: 'o', teamId: 't', egress: { network: undefined, grants: [] } },
+      base: { digest: 'd', config: BASE },
+      steps: [{ run: 'true' }],
+      escape: '\\',
+      proxies,
+      copies: undefined,
+      signal: new AbortController().signal,
+    });
+  assert.notDeepEqual(await keysOf({ HTTP_PROXY: 'a' }), await keysOf({}));
+  assert.deepEqual(await keysOf({ HTTP_PROXY: 'a' }), await keysOf({ HTTP_PROXY: 'a' }));
 });

@@ -4,7 +4,7 @@ import { AppError } from '@coppice/contract';
 import type { ImageConfig } from '../../lib/protocol/runner-protocol.ts';
 import { MAX_PATH_BYTES } from '../../lib/tar/layer-path.ts';
 import { expandWord, WordError } from './dockerfile-words.ts';
-import { findFault, type PlannedStep } from './planned-step.ts';
+import { findFault, namesDirectory, SEVERAL_SOURCES, type PlannedStep } from './planned-step.ts';
 
 /** Of all variables and arguments together, names and values. */
 const MAX_SCOPE_BYTES = 256 << 10;
@@ -26,8 +26,16 @@ export class StepScope {
   /** Arguments of a Dockerfile: variables of its steps, but not of the image. */
   #args: Readonly<Record<string, string>> = {};
 
-  constructor(config: ImageConfig, escape: string | undefined) {
+  /** Variables of RUN that no ARG declares. Other instructions do not see them. */
+  readonly #proxies: Readonly<Record<string, string>>;
+
+  constructor(
+    config: ImageConfig,
+    escape: string | undefined,
+    proxies: Readonly<Record<string, string>> = {},
+  ) {
     this.#config = config;
+    this.#proxies = proxies;
     this.#escape = escape;
     const own = sizeOf(config.env);
     this.#max = {
@@ -43,7 +51,9 @@ export class StepScope {
 
   /** Variables of a command, besides those of the image that the steps begin with. As in Docker, they win over arguments. */
   get variables(): Record<string, string> {
-    const args = Object.entries(this.#args).filter(([name]) => !Object.hasOwn(this.#config.env, name));
+    const args = Object.entries({ ...this.#proxies, ...this.#args }).filter(
+      ([name]) => !Object.hasOwn(this.#config.env, name),
+    );
     return { ...Object.fromEntries(args), ...this.#env };
   }
 
@@ -67,6 +77,8 @@ export class StepScope {
       ...(user !== undefined && { user: expand(user) }),
       ...(copy !== undefined && { copy: expandAll(copy) }),
     };
+    if (step.needsDirectory === true && !namesDirectory(expanded.copy?.to ?? ''))
+      throw failAt(step, SEVERAL_SOURCES);
     const fault = arg === undefined ? findFault(expanded) : undefined;
     if (fault !== undefined) throw failAt(step, fault);
     return expanded;
