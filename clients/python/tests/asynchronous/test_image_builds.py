@@ -204,6 +204,15 @@ async def test_a_log_that_lasted_without_an_event_begins_a_new_series(
     assert len(waits) == 20
 
 
+async def test_a_build_that_failed_is_found_and_its_error_is_a_field_of_it(server: LoopbackServer) -> None:
+    error = {"code": "build_failed", "message": "steps[1]: false ended with exit code 1"}
+    server.answer_json({**WIRE, "status": "failed", "image": None, "error": error})
+    async with server.async_client() as client:
+        for build in (await client.builds.get(ID), await client.builds.cancel(ID)):
+            assert build.error is not None
+            assert (build.error.code, build.error.message) == ("build_failed", error["message"])
+
+
 async def test_a_build_that_fails_is_an_error_with_the_reason(server: LoopbackServer) -> None:
     reason = "steps[1]: false ended with exit code 1"
     failed = {**WIRE, "status": "failed", "image": None, "error": {"code": "build_failed", "message": reason}}
