@@ -353,6 +353,33 @@ test('builds are listed, their logs shown again, and cancelled', async () => {
   assert.match(stdout, new RegExp(ID, 'u'));
 });
 
+test('a build that failed shows its reason and its code, and its log exits with 1', async () => {
+  await using service = await serve({
+    'GET /v1/images/builds': (response) => sendJson(response, { body: [FAILED, RUNNING] }),
+    [`GET ${BUILD}/log`]: (response) => sendLog(response, [STEP, end(FAILED)]),
+    [`DELETE ${BUILD}`]: (response) => sendJson(response, { body: FAILED }),
+  });
+  using user = new CliUser(service.url);
+  const ended = `build ${ID} is failed: line 3: x ended with exit code 9; its last output: why\n`;
+  const log = await user.run(['images', 'build-log', ID]);
+  assert.deepEqual([log.code, log.stdout, log.stderr], [1, '[1] cached: RUN a\n', ended]);
+  const json = await user.run(['images', 'build-log', '--json', ID]);
+  assert.deepEqual([json.code, json.stderr], [1, ended]);
+  const list = await user.run(['images', 'builds']);
+  assert.match(list.stdout, / failed: build_failed +1 of 2 .*\n.* running +1 of 2 /u);
+  const late = await user.run(['images', 'cancel', ID]);
+  assert.deepEqual([late.code, late.stdout], [0, ended], late.stderr);
+});
+
+test('the log of a cancelled build exits with 1', async () => {
+  await using service = await serve({
+    [`GET ${BUILD}/log`]: (response) => sendLog(response, [end(CANCELLED)]),
+  });
+  using user = new CliUser(service.url);
+  const { code, stderr } = await user.run(['images', 'build-log', ID]);
+  assert.deepEqual([code, stderr], [1, `build ${ID} is cancelled\n`]);
+});
+
 test('neither the Dockerfile nor what its programs print controls the terminal', async () => {
   const hostile = '\u001b]0;x\u0007\u001b[2J\u202e';
   const events = [

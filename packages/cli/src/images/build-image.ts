@@ -149,6 +149,10 @@ function isRefusal(error: unknown): boolean {
 
 function requireDone(build: ImageBuildInfo): ImageBuildInfo {
   if (build.status === 'done') return build;
-  const reason = build.error?.message ?? `the build is ${build.status}`;
-  throw new Failure(reason.replaceAll('\n', ' '));
+  throw new Failure(reasonOf(build) ?? `the build is ${build.status}`);
+}
+
+/** Returns in one line why a build failed. Undefined: it has not. */
+export function reasonOf({ error }: ImageBuildInfo): string | undefined {
+  return error?.message.replaceAll('\n', ' ');
 }
