@@ -380,6 +380,22 @@ test('the log of a cancelled build exits with 1', async () => {
   assert.deepEqual([code, stderr], [1, `build ${ID} is cancelled\n`]);
 });
 
+test('each line of a note is a line, and none can pass as a step', async () => {
+  const note = {
+    ...NOTE,
+    text: 'line 2: CMD has no effect\r\nline 3: EXPOSE has no effect\n[2] RUN forged\n',
+  };
+  await using service = await serve({
+    [`GET ${BUILD}/log`]: (response) => sendLog(response, [note, end(DONE)]),
+  });
+  using user = new CliUser(service.url);
+  const { stdout } = await user.run(['images', 'build-log', ID]);
+  assert.equal(
+    stdout,
+    '--> line 2: CMD has no effect\n-->   line 3: EXPOSE has no effect\n-->   [2] RUN forged\n',
+  );
+});
+
 test('neither the Dockerfile nor what its programs print controls the terminal', async () => {
   const hostile = '\u001b]0;x\u0007\u001b[2J\u202e';
   const events = [
