@@ -129,6 +129,7 @@ test('a step that fails is the error, in one line', async () => {
   using user = userWithApp(service);
   const { code, stdout, stderr } = await user.run(BUILD_APP);
   assert.deepEqual([code, stdout], [1, '']);
+  assert.doesNotMatch(stderr, /may continue/u);
   assert.match(stderr, /\ncoppice: line 3: x ended with exit code 9; its last output: why\n$/u);
 });
 
@@ -378,6 +379,30 @@ test('the log of a cancelled build exits with 1', async () => {
   using user = new CliUser(service.url);
   const { code, stderr } = await user.run(['images', 'build-log', ID]);
   assert.deepEqual([code, stderr], [1, `build ${ID} is cancelled\n`]);
+});
+
+test('if the log cannot be read, it is said that the build may continue and how to cancel it', async () => {
+  const left = `coppice: the build may continue: "coppice images cancel ${ID}" cancels it\ncoppice: `;
+  for (const [answer, reason] of [
+    [
+      (response) =>
+        sendJson(response, {
+          status: 429,
+          headers: { 'retry-after': '60' },
+          body: errorBody('too_many_streams', 'at most 4 logs at a time'),
+        }),
+      'at most 4 logs at a time',
+    ],
+    [(response) => sendLog(response, [STEP, { type: 'note', seq: 2 }]), 'invalid log of a build'],
+  ] satisfies [Answer, string][]) {
+    await using service = await serve({ [`GET ${BUILD}/log`]: answer });
+    using user = userWithApp(service);
+    const { code, stdout, stderr } = await user.run(BUILD_APP);
+    assert.deepEqual([code, stdout], [1, '']);
+    assert.ok(stderr.includes(left), stderr);
+    assert.ok(stderr.includes(reason), stderr);
+    assert.equal(calls(service).at(-1), `GET ${BUILD}/log?after=0`);
+  }
 });
 
 test('each line of a note is a line, and none can pass as a step', async () => {
