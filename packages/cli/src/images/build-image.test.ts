@@ -381,6 +381,16 @@ test('the log of a cancelled build exits with 1', async () => {
   assert.deepEqual([code, stderr], [1, `build ${ID} is cancelled\n`]);
 });
 
+test('a file name that is not UTF-8 is the error, and no build starts', async () => {
+  await using service = await serve();
+  using user = userWithApp(service);
+  writeFileSync(Buffer.from(`${user.home}/app/caf\u00e9`, 'latin1'), '');
+  const { code, stderr } = await user.run(BUILD_APP);
+  assert.equal(code, 1);
+  assert.match(stderr, /^coppice: the name of app\/caf\\xe9 is not UTF-8: rename it, or leave it out/u);
+  assert.equal(calls(service).includes('POST /v1/images/build'), false);
+});
+
 test('if the log cannot be read, it is said that the build may continue and how to cancel it', async () => {
   const left = `coppice: the build may continue: "coppice images cancel ${ID}" cancels it\ncoppice: `;
   for (const [answer, reason] of [
