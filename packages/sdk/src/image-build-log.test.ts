@@ -1,14 +1,16 @@
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
-import { mock, test } from 'node:test';
+import { test } from 'node:test';
 import { followBuildLog } from './image-build-log.ts';
 import { parseBuild, type ImageBuildEvent } from './image-build-record.ts';
 import { errorBody, LoopbackServer, sendJson } from './testing/loopback-server.ts';
+import { untilRejected } from './testing/virtual-time.ts';
 import { CoppiceError } from './transport/errors.ts';
 import type { Transport } from './transport/transport.ts';
 
 const ID = 'build0123456789abcdef0123';
 const LOG = `/v1/images/builds/${ID}/log`;
+const HOUR_MS = 3_600_000;
 const DONE = {
   id: ID,
   status: 'done',
@@ -147,24 +149,49 @@ test('an abort ends the wait for another attempt with its reason', async () => {
 });
 
 test('attempts without a new event are bounded', async () => {
-  mock.timers.enable({ apis: ['setTimeout'] });
-  try {
-    let attempts = 0;
-    const lost = (): Promise<never> => {
-      attempts += 1;
-      return Promise.reject(new CoppiceError('lost', { status: 0, code: 'connection_refused' }));
-    };
-    const transport = { timeoutMs: 1, callStream: lost } as unknown as Transport;
-    const end = followBuildLog(transport, LOG, { get: lost }).next();
-    end.catch(() => undefined);
-    // One round for each wait, and some more, which would be the waits of further attempts.
-    for (let round = 0; round < 20; round += 1) {
-      await new Promise((resolve) => setImmediate(resolve));
-      mock.timers.tick(10_000);
-    }
-    await assert.rejects(end, { code: 'connection_refused' });
-    assert.equal(attempts, 9);
-  } finally {
-    mock.timers.reset();
-  }
+  let attempts = 0;
+  const lost = (): Promise<never> => {
+    attempts += 1;
+    return Promise.reject(new CoppiceError('lost', { status: 0, code: 'connection_refused' }));
+  };
+  const transport = { timeoutMs: 1, callStream: lost } as unknown as Transport;
+  const { error } = await untilRejected(HOUR_MS, (signal) =>
+    followBuildLog(transport, LOG, { get: lost, signal }).next(),
+  );
+  assert.equal((error as CoppiceError).code, 'connection_refused');
+  assert.equal(attempts, 9);
+});
+
+test('a host that accepts connections and never answers is given up, although each attempt takes long', async () => {
+  await using server = await LoopbackServer.start(() => undefined);
+  const client = server.client({ timeoutMs: 20_000 });
+  const { error, tookMs } = await untilRejected(HOUR_MS, (signal) =>
+    client.builds.follow(ID, { signal }).next(),
+  );
+  assert.equal((error as CoppiceError).code, 'timeout');
+  // Nine attempts of 20 s, and the waits between them.
+  assert.ok(tookMs > 180_000 && tookMs < 240_000, `${tookMs} ms`);
+  assert.ok(server.seen.length > 0);
+});
+
+test('the time that the record of the build takes is no progress', async () => {
+  await using server = await LoopbackServer.start(({ url }, response) => {
+    if (url.includes('/log')) closed(0, 0)(response);
+  });
+  const client = server.client({ timeoutMs: 20_000 });
+  const { error } = await untilRejected(HOUR_MS, (signal) => client.builds.follow(ID, { signal }).next());
+  assert.equal((error as CoppiceError).code, 'timeout');
+});
+
+test('a stream that lasted without an event begins a new series of attempts', async () => {
+  await using server = await LoopbackServer.start((_, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write(':\n\n');
+    setTimeout(() => response.destroy(), 30_000);
+  });
+  await assert.rejects(
+    untilRejected(HOUR_MS, (signal) => server.client().builds.follow(ID, { signal }).next()),
+    { message: `it is not rejected within ${HOUR_MS} ms` },
+  );
+  assert.ok(server.seen.length > 20, `${server.seen.length} requests`);
 });

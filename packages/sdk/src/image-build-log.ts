@@ -11,7 +11,7 @@ import { readEventData } from './streams/event-stream.ts';
 import { parseFrame } from './streams/stream-frame.ts';
 import type { CallOptions } from './transport/client-options.ts';
 import { CoppiceError } from './transport/errors.ts';
-import { isLostConnection, MAX_DELAY_MS, waitForAttempt } from './transport/lost-connection.ts';
+import { Persistence } from './transport/lost-connection.ts';
 import { labelOf, type CallRequest, type Transport } from './transport/transport.ts';
 import { buildQuery } from './transport/wire.ts';
 
@@ -38,11 +38,11 @@ export async function* followBuildLog(
 ): AsyncGenerator<ImageBuildEvent, void, undefined> {
   let last = after;
   let ended: ImageBuildInfo | undefined;
-  for (let failures = 0; ; failures += 1) {
-    const before = last;
-    const startedAtMs = Date.now();
+  const persistence = new Persistence(MAX_FAILURES);
+  for (;;) {
     try {
-      for await (const event of readLog(transport, path, { after: last, signal })) {
+      for await (const event of readLog(transport, path, { after: last, persistence, signal })) {
+        persistence.noteProgress();
         last = event.seq;
         yield event;
         if (event.type === 'end') return;
@@ -59,9 +59,7 @@ export async function* followBuildLog(
         code: 'connection_failed',
       });
     } catch (error) {
-      if (last !== before || Date.now() - startedAtMs > MAX_DELAY_MS) failures = 0;
-      if (!isLostConnection(error) || failures >= MAX_FAILURES) throw error;
-      await waitForAttempt(failures, signal);
+      await persistence.waitAfter(error, signal);
     }
   }
 }
@@ -74,7 +72,7 @@ async function getIfEnded(get: () => Promise<ImageBuildInfo>): Promise<ImageBuil
 async function* readLog(
   transport: Transport,
   path: string,
-  { after, signal }: CallOptions & { after: number },
+  { after, persistence, signal }: CallOptions & { after: number; persistence: Persistence },
 ): AsyncGenerator<ImageBuildEvent, void, undefined> {
   const request = {
     method: 'GET' as const,
@@ -86,7 +84,7 @@ async function* readLog(
     stallMs: Math.max(SILENCE_MS, transport.timeoutMs),
   };
   const stream = await transport.callStream(request);
-  for await (const text of readEventData(stream, MAX_EVENT_LENGTH)) {
+  for await (const text of persistence.watch(readEventData(stream, MAX_EVENT_LENGTH))) {
     const event = parseEvent(text, request);
     if (event !== undefined) yield event;
   }

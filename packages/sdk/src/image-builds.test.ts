@@ -130,6 +130,14 @@ test('a build that fails or is cancelled is an error with the reason', async () 
   }
 });
 
+test('a build that failed is found, and its error is a field of it', async () => {
+  const error = { code: 'build_failed', message: 'steps[1]: false ended with exit code 1' };
+  await using server = await LoopbackServer.answering(200, { ...WIRE, status: 'failed', image: null, error });
+  const { builds } = server.client();
+  assert.deepEqual((await builds.get(ID)).error, error);
+  assert.deepEqual((await builds.cancel(ID)).error, error);
+});
+
 test('builds are found, listed and cancelled, and contexts are uploaded and removed', async () => {
   await using server = await LoopbackServer.start((request, response) => {
     const body = request.url === '/v1/images/builds' ? [WIRE] : { ...WIRE, id: ID };

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -147,6 +148,70 @@ def test_attempts_to_continue_a_log_are_bounded(server: LoopbackServer, monkeypa
             list(client.builds.follow(ID))
         assert raised.value.code == "connection_failed"
     assert (len(waits), len(lines_of_logs(server))) == (8, 9)
+
+
+@pytest.mark.parametrize("log_answers", [False, True])
+def test_a_silent_host_is_given_up_although_each_attempt_takes_long(
+    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch, log_answers: bool
+) -> None:
+    """The times are short here: an attempt takes longer than the wait after which a stream counts as lasting."""
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        assert len(waits) < 20, "it is not given up"
+
+    monkeypatch.setattr("coppice._sync.image_builds.sleep", wait)
+    monkeypatch.setattr("coppice._sync.image_builds.BUILD_LOG_SILENCE_S", 0.05)
+    monkeypatch.setattr("coppice._core.retry.MAX_DELAY_S", 0.02)
+
+    def answer(seen: Seen, reply: Reply) -> None:
+        if log_answers and "/log" in seen.url:
+            reply.body(b"", 200, {"content-type": "text/event-stream"})
+        else:
+            reply.wait_for_end()
+
+    server.on_request(answer)
+    with server.client(timeout_ms=50) as client:
+        with pytest.raises(CoppiceError) as raised:
+            list(client.builds.follow(ID))
+        assert raised.value.code == "timeout"
+    assert len(waits) == 8
+
+
+def test_a_log_that_lasted_without_an_event_begins_a_new_series(
+    server: LoopbackServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("coppice._sync.image_builds.sleep", wait)
+    monkeypatch.setattr("coppice._core.retry.MAX_DELAY_S", 0.01)
+
+    def answer(_: Seen, reply: Reply) -> None:
+        if len(lines_of_logs(server)) > 20:
+            reply.events(EVENTS)
+            return
+        reply.begin(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
+        reply.chunk(b": a comment\n\n")
+        time.sleep(0.03)
+        reply.cut()
+
+    server.on_request(answer)
+    with server.client() as client:
+        assert [event.seq for event in client.builds.follow(ID)] == [1, 2, 3, 4]
+    assert len(waits) == 20
+
+
+def test_a_build_that_failed_is_found_and_its_error_is_a_field_of_it(server: LoopbackServer) -> None:
+    error = {"code": "build_failed", "message": "steps[1]: false ended with exit code 1"}
+    server.answer_json({**WIRE, "status": "failed", "image": None, "error": error})
+    with server.client() as client:
+        for build in (client.builds.get(ID), client.builds.cancel(ID)):
+            assert build.error is not None
+            assert (build.error.code, build.error.message) == ("build_failed", error["message"])
 
 
 def test_a_build_that_fails_is_an_error_with_the_reason(server: LoopbackServer) -> None:

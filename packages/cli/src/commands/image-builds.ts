@@ -2,9 +2,10 @@ import type { Command } from 'commander';
 import type { ImageBuildInfo } from '../../../sdk/src/index.ts';
 import { action, addCommand, first } from '../calls/command-call.ts';
 import { parseMiB, parsePair, whole } from '../calls/parse-values.ts';
+import { EXIT } from '../output/failure.ts';
 import { formatAge } from '../output/quantities.ts';
 import type { Colour, Column } from '../output/table.ts';
-import { buildFromDirectory } from '../images/build-image.ts';
+import { buildFromDirectory, reasonOf } from '../images/build-image.ts';
 import { BuildLogView } from '../images/build-log-view.ts';
 
 const COLOURS: Readonly<Record<string, Colour>> = { done: 'green', cancelled: 'yellow', failed: 'red' };
@@ -12,7 +13,11 @@ const COLOURS: Readonly<Record<string, Colour>> = { done: 'green', cancelled: 'y
 const COLUMNS: readonly Column<ImageBuildInfo>[] = [
   { head: 'ID', text: ({ id }) => id },
   { head: 'NAME', text: ({ name }) => name },
-  { head: 'STATUS', text: ({ status }) => status, colour: ({ status }) => COLOURS[status] },
+  {
+    head: 'STATUS',
+    text: ({ status, error }) => (error === null ? status : `${status}: ${error.code}`),
+    colour: ({ status }) => COLOURS[status],
+  },
   { head: 'STEPS', text: ({ steps, stepsDone }) => `${stepsDone} of ${steps}` },
   { head: 'AGE', text: ({ createdAt }) => formatAge(createdAt) },
   { head: 'FROM', text: ({ from }) => from },
@@ -103,7 +108,9 @@ function addBuildLog(images: Command): void {
   addCommand(images, {
     syntax: 'build-log <build>',
     summary: 'shows the log of a build, up to its end',
-    details: 'It continues after lost connections, without loss or repetition. Ctrl-C ends only this view.',
+    details:
+      'It continues after lost connections, without loss or repetition. Ctrl-C ends only this view. ' +
+      'If the build has failed or is cancelled, the exit code is 1.',
     examples: ['coppice images build-log build0123456789abcdef0123'],
   }).action(
     action(async (call) => {
@@ -111,8 +118,11 @@ function addBuildLog(images: Command): void {
       for await (const event of call.connect().builds.follow(first(call))) {
         if (call.out.isJson) await call.out.event(event);
         else await view.show(event);
-        if (event.type === 'end') call.out.note(describeEnd(event.build));
+        if (event.type !== 'end') continue;
+        call.out.note(describeEnd(event.build));
+        if (event.build.status !== 'done') return EXIT.failed;
       }
+      return 0;
     }),
   );
 }
@@ -130,6 +140,7 @@ function addCancel(images: Command): void {
   );
 }
 
-function describeEnd({ id, status, image }: ImageBuildInfo): string {
-  return `build ${id} is ${status}${image === null ? '' : `: ${image}`}`;
+function describeEnd(build: ImageBuildInfo): string {
+  const about = build.image ?? reasonOf(build);
+  return `build ${build.id} is ${build.status}${about === undefined ? '' : `: ${about}`}`;
 }

@@ -129,6 +129,7 @@ test('a step that fails is the error, in one line', async () => {
   using user = userWithApp(service);
   const { code, stdout, stderr } = await user.run(BUILD_APP);
   assert.deepEqual([code, stdout], [1, '']);
+  assert.doesNotMatch(stderr, /may continue/u);
   assert.match(stderr, /\ncoppice: line 3: x ended with exit code 9; its last output: why\n$/u);
 });
 
@@ -351,6 +352,83 @@ test('builds are listed, their logs shown again, and cancelled', async () => {
   assert.deepEqual([cancelled.code, cancelled.stdout], [0, `build ${ID} is cancelled\n`]);
   const { stdout } = await user.run(['complete', '--', 'images', 'cancel', '']);
   assert.match(stdout, new RegExp(ID, 'u'));
+});
+
+test('a build that failed shows its reason and its code, and its log exits with 1', async () => {
+  await using service = await serve({
+    'GET /v1/images/builds': (response) => sendJson(response, { body: [FAILED, RUNNING] }),
+    [`GET ${BUILD}/log`]: (response) => sendLog(response, [STEP, end(FAILED)]),
+    [`DELETE ${BUILD}`]: (response) => sendJson(response, { body: FAILED }),
+  });
+  using user = new CliUser(service.url);
+  const ended = `build ${ID} is failed: line 3: x ended with exit code 9; its last output: why\n`;
+  const log = await user.run(['images', 'build-log', ID]);
+  assert.deepEqual([log.code, log.stdout, log.stderr], [1, '[1] cached: RUN a\n', ended]);
+  const json = await user.run(['images', 'build-log', '--json', ID]);
+  assert.deepEqual([json.code, json.stderr], [1, ended]);
+  const list = await user.run(['images', 'builds']);
+  assert.match(list.stdout, / failed: build_failed +1 of 2 .*\n.* running +1 of 2 /u);
+  const late = await user.run(['images', 'cancel', ID]);
+  assert.deepEqual([late.code, late.stdout], [0, ended], late.stderr);
+});
+
+test('the log of a cancelled build exits with 1', async () => {
+  await using service = await serve({
+    [`GET ${BUILD}/log`]: (response) => sendLog(response, [end(CANCELLED)]),
+  });
+  using user = new CliUser(service.url);
+  const { code, stderr } = await user.run(['images', 'build-log', ID]);
+  assert.deepEqual([code, stderr], [1, `build ${ID} is cancelled\n`]);
+});
+
+test('a file name that is not UTF-8 is the error, and no build starts', async () => {
+  await using service = await serve();
+  using user = userWithApp(service);
+  writeFileSync(Buffer.from(`${user.home}/app/caf\u00e9`, 'latin1'), '');
+  const { code, stderr } = await user.run(BUILD_APP);
+  assert.equal(code, 1);
+  assert.match(stderr, /^coppice: the name of app\/caf\\xe9 is not UTF-8: rename it, or leave it out/u);
+  assert.equal(calls(service).includes('POST /v1/images/build'), false);
+});
+
+test('if the log cannot be read, it is said that the build may continue and how to cancel it', async () => {
+  const left = `coppice: the build may continue: "coppice images cancel ${ID}" cancels it\ncoppice: `;
+  for (const [answer, reason] of [
+    [
+      (response) =>
+        sendJson(response, {
+          status: 429,
+          headers: { 'retry-after': '60' },
+          body: errorBody('too_many_streams', 'at most 4 logs at a time'),
+        }),
+      'at most 4 logs at a time',
+    ],
+    [(response) => sendLog(response, [STEP, { type: 'note', seq: 2 }]), 'invalid log of a build'],
+  ] satisfies [Answer, string][]) {
+    await using service = await serve({ [`GET ${BUILD}/log`]: answer });
+    using user = userWithApp(service);
+    const { code, stdout, stderr } = await user.run(BUILD_APP);
+    assert.deepEqual([code, stdout], [1, '']);
+    assert.ok(stderr.includes(left), stderr);
+    assert.ok(stderr.includes(reason), stderr);
+    assert.equal(calls(service).at(-1), `GET ${BUILD}/log?after=0`);
+  }
+});
+
+test('each line of a note is a line, and none can pass as a step', async () => {
+  const note = {
+    ...NOTE,
+    text: 'line 2: CMD has no effect\r\nline 3: EXPOSE has no effect\n[2] RUN forged\n',
+  };
+  await using service = await serve({
+    [`GET ${BUILD}/log`]: (response) => sendLog(response, [note, end(DONE)]),
+  });
+  using user = new CliUser(service.url);
+  const { stdout } = await user.run(['images', 'build-log', ID]);
+  assert.equal(
+    stdout,
+    '--> line 2: CMD has no effect\n-->   line 3: EXPOSE has no effect\n-->   [2] RUN forged\n',
+  );
 });
 
 test('neither the Dockerfile nor what its programs print controls the terminal', async () => {

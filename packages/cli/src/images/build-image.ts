@@ -83,8 +83,7 @@ class Attempt {
     const reason = new Ended('SIGINT');
     this.onEnd(reason);
     if (count === 1) return;
-    if (this.#id !== undefined)
-      this.#out.note(`coppice: the build may continue: "coppice images cancel ${this.#id}" cancels it`);
+    if (this.#id !== undefined) this.#noteLeft(this.#id);
     else if (this.#isRequested)
       this.#out.note('coppice: the build may have started: "coppice images builds" lists it');
     process.exit(reason.exitCode);
@@ -114,17 +113,25 @@ class Attempt {
   /** Shows the log on standard error, so that the result alone is on standard output. */
   async follow({ id }: ImageBuildInfo): Promise<ImageBuildInfo> {
     const view = new BuildLogView(process.stderr);
+    let ended: ImageBuildInfo | undefined;
     try {
       for await (const event of this.#client.builds.follow(id, { signal: this.signal })) {
         await view.show(event);
-        if (event.type === 'end') return requireDone(event.build);
+        if (event.type === 'end') ended = event.build;
       }
+      if (ended === undefined) throw new Failure(`the log of build ${id} has no end`);
     } catch (error) {
       await view.end();
-      if (!this.signal.aborted) throw error;
-      await this.#cancel(id);
+      if (this.signal.aborted) return this.#cancel(id);
+      this.#noteLeft(id);
+      throw error;
     }
-    throw new Failure(`the log of build ${id} has no end`);
+    return requireDone(ended);
+  }
+
+  /** The build outlives this process, and is billed. */
+  #noteLeft(id: string): void {
+    this.#out.note(`coppice: the build may continue: "coppice images cancel ${id}" cancels it`);
   }
 
   /** Throws Ended. */
@@ -149,6 +156,10 @@ function isRefusal(error: unknown): boolean {
 
 function requireDone(build: ImageBuildInfo): ImageBuildInfo {
   if (build.status === 'done') return build;
-  const reason = build.error?.message ?? `the build is ${build.status}`;
-  throw new Failure(reason.replaceAll('\n', ' '));
+  throw new Failure(reasonOf(build) ?? `the build is ${build.status}`);
+}
+
+/** Returns in one line why a build failed. Undefined: it has not. */
+export function reasonOf({ error }: ImageBuildInfo): string | undefined {
+  return error?.message.replaceAll('\n', ' ');
 }

@@ -16,7 +16,7 @@ export class BuildLogView {
   async show(event: ImageBuildEvent): Promise<void> {
     if (event.type === 'step')
       await this.#line(`[${event.step + 1}] ${event.cached ? 'cached: ' : ''}${event.text}`);
-    else if (event.type === 'note') await this.#line(`--> ${event.text}`);
+    else if (event.type === 'note') await this.#note(event.text);
     else if (event.type === 'end') await this.end();
     else if (event.data !== '') {
       await write(this.#stream, toVisibleOutput(event.data));
@@ -28,6 +28,13 @@ export class BuildLogView {
   async end(): Promise<void> {
     if (!this.#isLineStart) await write(this.#stream, '\n');
     this.#isLineStart = true;
+  }
+
+  /** Each line begins with the mark, so that none can pass as another event. */
+  async #note(text: string): Promise<void> {
+    const [first = '', ...others] = text.trimEnd().split(/\r?\n/u);
+    await this.#line(`--> ${first}`);
+    for (const line of others) await this.#line(`-->   ${line}`);
   }
 
   async #line(text: string): Promise<void> {

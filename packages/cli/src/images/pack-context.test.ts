@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { test, type TestContext } from 'node:test';
+import { Failure } from '../output/failure.ts';
 import { IgnoreRules, parseIgnoreFile } from './ignore-file.ts';
 import { packContext } from './pack-context.ts';
 
@@ -73,4 +74,42 @@ test('the Dockerfile and the .dockerignore belong to the context unless they are
   assert.deepEqual((await pack(directory, new IgnoreRules([]))).names, ['.dockerignore', 'Dockerfile', 'a']);
   const rules = parseIgnoreFile('Dockerfile\n.dockerignore', '.dockerignore');
   assert.deepEqual((await pack(directory, rules)).names, ['a']);
+});
+
+test('a name that is not UTF-8 is named with the remedy, and a rule leaves it out', async (context) => {
+  const directory = makeDirectory(context);
+  const strange = (...names: string[]): Buffer =>
+    Buffer.concat([Buffer.from(`${directory}/`), Buffer.from(names.join('/'), 'latin1')]);
+  mkdirSync(join(directory, 'src'));
+  writeFileSync(join(directory, 'src', 'größe'), '');
+  writeFileSync(strange('src', 'caf\u00e9.txt'), '');
+  await assert.rejects(pack(directory, new IgnoreRules([])), (error) => {
+    assert.ok(error instanceof Failure);
+    assert.match(error.message, /src\/caf\\xe9\.txt is not UTF-8: rename it, or leave it out with a rule/u);
+    return true;
+  });
+  for (const rule of ['src/caf*', '**/*.txt', 'src/caf?.txt']) {
+    const { names } = await pack(directory, parseIgnoreFile(rule, '.dockerignore'));
+    assert.equal(names.length, 2, rule);
+  }
+  rmSync(strange('src', 'caf\u00e9.txt'));
+  mkdirSync(strange('d\u00e9'));
+  writeFileSync(strange('d\u00e9', 'kept'), '');
+  await assert.rejects(pack(directory, new IgnoreRules([])), /d\\xe9 is not UTF-8/u);
+  await assert.rejects(
+    pack(directory, parseIgnoreFile('d*\n!*/kept', '.dockerignore')),
+    /d\\xe9 is not UTF-8/u,
+  );
+  assert.equal((await pack(directory, parseIgnoreFile('d*', '.dockerignore'))).names.length, 2);
+});
+
+test('the target of a link that is not UTF-8 is named with the remedy', async (context) => {
+  const directory = makeDirectory(context);
+  symlinkSync(Buffer.from('caf\u00e9', 'latin1'), join(directory, 'link'));
+  await assert.rejects(
+    pack(directory, new IgnoreRules([])),
+    /the target of the link .*\/link is not UTF-8 \(caf\\xe9\): change it, or leave the link out/u,
+  );
+  writeFileSync(join(directory, 'a'), '');
+  assert.deepEqual((await pack(directory, parseIgnoreFile('link', '.dockerignore'))).names, ['a']);
 });

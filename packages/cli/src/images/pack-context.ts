@@ -1,7 +1,9 @@
 /** Packs the files of a directory that a build may copy, as a tar archive (PAX). */
+import { isUtf8 } from 'node:buffer';
 import { createReadStream, type Stats } from 'node:fs';
 import { lstat, readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Failure } from '../output/failure.ts';
 import type { IgnoreRules, Verdict } from './ignore-file.ts';
 
 const BLOCK_BYTES = 512;
@@ -16,7 +18,10 @@ interface Directory {
   isPacked: boolean;
 }
 
-/** Yields the archive. Symbolic links stay links; sockets, pipes and devices are left out. */
+/**
+ * Yields the archive. Symbolic links stay links; sockets, pipes and devices are left out. Throws Failure for a name or a link
+ * that is not UTF-8, unless the rules leave it out: an archive cannot hold it.
+ */
 export async function* packContext(directory: string, rules: IgnoreRules): AsyncGenerator<Buffer> {
   yield* packBelow(directory, { above: undefined, rules });
   yield Buffer.alloc(2 * BLOCK_BYTES);
@@ -29,22 +34,44 @@ interface Place {
 }
 
 async function* packBelow(context: string, { above, rules }: Place): AsyncGenerator<Buffer> {
-  for (const name of (await readdir(join(context, above?.path ?? ''))).toSorted()) {
+  const parent = join(context, above?.path ?? '');
+  const names = await readdir(parent, { encoding: 'buffer' });
+  for (const bytes of names.toSorted((a, b) => Buffer.compare(a, b))) {
+    const name = bytes.toString();
     const path = above === undefined ? name : `${above.path}/${name}`;
     const full = join(context, path);
-    const found = await lstat(full);
+    const found = await lstat(Buffer.concat([Buffer.from(`${parent}/`), bytes]));
     const verdict = rules.judge(path, above?.verdict);
+    if (verdict.isIgnored && !(found.isDirectory() && rules.hasExceptionsBelow(path))) continue;
+    if (!isUtf8(bytes))
+      throw new Failure(
+        `the name of ${join(parent, toEscaped(bytes))} is not UTF-8: rename it, or leave it out with a rule of the .dockerignore, in which ? and * match such bytes`,
+      );
     if (found.isDirectory()) {
       const directory = { path, found, verdict, above, isPacked: false };
       if (!verdict.isIgnored) yield* packDirectory(directory);
-      if (!verdict.isIgnored || rules.hasExceptionsBelow(path))
-        yield* packBelow(context, { above: directory, rules });
-    } else if (!verdict.isIgnored) {
+      yield* packBelow(context, { above: directory, rules });
+    } else {
       if (above !== undefined) yield* packDirectory(above);
-      if (found.isSymbolicLink()) yield* packHead(path, found, { type: '2', link: await readlink(full) });
+      if (found.isSymbolicLink()) yield* packHead(path, found, { type: '2', link: await readTarget(full) });
       else if (found.isFile()) yield* packFile(full, path, found);
     }
   }
+}
+
+async function readTarget(link: string): Promise<string> {
+  const bytes = await readlink(link, { encoding: 'buffer' });
+  if (isUtf8(bytes)) return bytes.toString();
+  throw new Failure(
+    `the target of the link ${link} is not UTF-8 (${toEscaped(bytes)}): change it, or leave the link out with a rule in the .dockerignore`,
+  );
+}
+
+/** Returns a text that shows bytes outside of ASCII as `\xe9`. */
+function toEscaped(bytes: Buffer): string {
+  return bytes
+    .toString('latin1')
+    .replaceAll(/[\u0080-\u00ff]/gu, (character) => String.raw`\x${character.charCodeAt(0).toString(16)}`);
 }
 
 /** Packs a directory and those above it, once. An ignored one is packed for the sake of a file in it, as in Docker. */

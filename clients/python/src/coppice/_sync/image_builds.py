@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import builtins
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from coppice._core.call import Call, create_call
@@ -24,7 +23,7 @@ from coppice._core.image_builds import (
 )
 from coppice._core.paths import build_query
 from coppice._core.records import parse_list
-from coppice._core.retry import MAX_DELAY_S, Persistence
+from coppice._core.retry import Persistence
 from coppice._sync.runtime import Content, sleep
 from coppice._sync.transport import Transport
 from coppice._sync.upload import send_content
@@ -188,16 +187,19 @@ class ImageBuilds:
         ended: ImageBuildInfo | None = None
         while True:
             call = _log_call(id, after, stall_s=max(BUILD_LOG_SILENCE_S, self._transport.timeout_s))
-            started_s = time.monotonic()
             try:
                 with self._transport.call_stream(call) as stream:
-                    for text in stream.events(MAX_BUILD_EVENT_LENGTH):
-                        event = parse_build_event(text, call.label)
-                        persistence.note_progress()
-                        after = event.seq
-                        yield event
-                        if event.type == "end":
-                            return
+                    persistence.begin_stream()
+                    try:
+                        for text in stream.events(MAX_BUILD_EVENT_LENGTH):
+                            event = parse_build_event(text, call.label)
+                            persistence.note_progress()
+                            after = event.seq
+                            yield event
+                            if event.type == "end":
+                                return
+                    finally:
+                        persistence.end_stream()
                 if ended is not None:
                     yield BuildEvent(type="end", seq=after + 1, build=ended)
                     return
@@ -208,8 +210,6 @@ class ImageBuilds:
                     continue
                 raise CoppiceError(f"{call.label}: the log ended before the build", status=0, code="connection_failed")
             except CoppiceError as error:
-                if time.monotonic() - started_s > MAX_DELAY_S:
-                    persistence.note_progress()
                 delay_s = persistence.next_delay_s(error)
             sleep(delay_s)
 
