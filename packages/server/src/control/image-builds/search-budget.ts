@@ -1,6 +1,6 @@
 import { AppError } from '@coppice/contract';
 
-/** About ten seconds. 100 000 files need 20 million for a source, so only a build that is made to be slow comes near it. */
+/** Of a build that is made to be slow. 100 000 files need 20 million for a source. */
 const MAX_WORK = 4e9;
 
 /** Bounds the work of all sources of a build: characters of names that are looked at. */
