@@ -67,16 +67,14 @@ func TestALayersHoldDoesNotEndWithTheHostsTime(t *testing.T) {
 		t.Fatal("the host's time ended the layer's hold", err)
 	}
 	layers.Release()
-	if groups.isFrozen() {
-		t.Fatal("the host's hold outlived its time")
-	}
+	agenttest.Eventually(t, "the host's hold has ended", func() bool { return !groups.isFrozen() })
 }
 
 func TestTheHostsHoldDoesNotEndWithALayersTime(t *testing.T) {
 	groups := &fakeGroups{}
 	f := New(groups)
-	f.step = 20 * time.Millisecond
-	layers := hold(t, f, 2*patienceStep)
+	f.step = 100 * time.Millisecond
+	layers := hold(t, f, patienceStep)
 	f.Freeze(agenttest.Limit)
 	<-layers.Context.Done()
 	if !groups.isFrozen() || groups.thaws != 0 {
@@ -90,9 +88,6 @@ func TestAHoldThatLastsTooLongEndsWithAnError(t *testing.T) {
 	f.step = time.Millisecond
 	began := time.Now()
 	layers := hold(t, f, 30*patienceStep)
-	if err := layers.Check(); err != nil {
-		t.Fatal(err)
-	}
 	<-layers.Context.Done()
 	if took := time.Since(began); took < 30*f.step {
 		t.Errorf("after %v", took)
@@ -102,6 +97,9 @@ func TestAHoldThatLastsTooLongEndsWithAnError(t *testing.T) {
 	}
 	agenttest.Eventually(t, "the programs continue", func() bool { return !groups.isFrozen() })
 	// A later freeze does not make up for it.
+	f.mu.Lock()
+	f.step = patienceStep
+	f.mu.Unlock()
 	f.Freeze(agenttest.Limit)
 	if err := layers.Check(); !errors.Is(err, errTooLong) {
 		t.Fatal(err)
@@ -137,9 +135,8 @@ func TestALayersHoldInACopyEndsNothingBeforeTheResumesEnd(t *testing.T) {
 	for _, endsEarly := range []bool{true, false} {
 		groups := &fakeGroups{}
 		f := New(groups)
-		f.step = time.Millisecond
 		connection, end := context.WithCancel(context.Background())
-		layers, err := f.Hold(connection, agenttest.Limit, 2*hostPatience)
+		layers, err := f.Hold(connection, agenttest.Limit, long)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +152,6 @@ func TestALayersHoldInACopyEndsNothingBeforeTheResumesEnd(t *testing.T) {
 		if !endsEarly {
 			layers.Release()
 		}
-		time.Sleep(3 * hostSteps * f.step)
 		if !groups.isFrozen() || groups.thaws != 0 {
 			t.Fatal("thawed before the resume's end")
 		}
