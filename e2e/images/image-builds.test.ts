@@ -333,10 +333,12 @@ test('no program runs while its files become an image, also after a snapshot in 
     detached: true,
     steps: [
       {
-        run: `for place in ${names}; do mkdir $place && ${fill}; done; (trap '' HUP; ${IN_STEP}) > /dev/null 2>&1 & sleep 1`,
+        run: `for place in ${names}; do mkdir $place && ${fill}; done; echo filled; (trap '' HUP; ${IN_STEP}) > /dev/null 2>&1 & sleep 1`,
       },
     ],
   });
+  // Before, the base may become an image.
+  await untilLogHas(started.id, 'filled');
   const staging = join(service.dataDir, 'runner', 'images', 'staging');
   await pollUntil({ step: 'the image to be made', timeoutMs: WAIT_MS, intervalMs: 10 }, () =>
     readdirSync(staging).some((name) => name.startsWith('image-')) ? true : undefined,
