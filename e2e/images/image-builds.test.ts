@@ -321,6 +321,55 @@ test('a runner killed while it saves a step saves it once it is back, and a cont
   assert.deepEqual(readCached(await logOf(third.id)), [true, false]);
 });
 
+/** Appends to one file after another, so their sizes differ by 1 at most at any moment. */
+const IN_STEP = 'while :; do for file in /step-*/file; do echo >> $file; done; done';
+
+test('no program runs while its files become an image, also after a snapshot in the middle; its copy continues', async () => {
+  const names = Array.from({ length: 12 }, (_, number) => `/step-${number}`).join(' ');
+  const fill = 'head -c 33554432 /dev/zero > $place/zeros && : > $place/file';
+  const started = await build({
+    name: 'moving:1',
+    no_cache: true,
+    detached: true,
+    steps: [
+      {
+        run: `for place in ${names}; do mkdir $place && ${fill}; done; echo filled; (trap '' HUP; ${IN_STEP}) > /dev/null 2>&1 & sleep 1`,
+      },
+    ],
+  });
+  // Before, the base may become an image.
+  await untilLogHas(started.id, 'filled');
+  const staging = join(service.dataDir, 'runner', 'images', 'staging');
+  await pollUntil({ step: 'the image to be made', timeoutMs: WAIT_MS, intervalMs: 10 }, () =>
+    readdirSync(staging).some((name) => name.startsWith('image-')) ? true : undefined,
+  );
+  const clones = new CloneApi(api);
+  const snapshot = await clones.snapshot(started.run_id);
+  const meanwhile = await api.call('GET', `/v1/images/builds/${started.id}`);
+  assert.equal(meanwhile.body['status'], 'running', 'the image is still made when the snapshot has ended');
+  await waitForEnd(started.id);
+  const made = await api.call('GET', `/v1/images/builds/${started.id}`);
+  assert.equal(made.body['status'], 'done', made.text);
+  const { id } = await api.create({ image: 'built/moving:1' });
+  const counts = await sizes(id);
+  await api.destroy(id);
+  assert.equal(counts.length, 12);
+  assert.ok(Math.min(...counts) > 0, 'the program ran before');
+  assert.ok(Math.max(...counts) - Math.min(...counts) <= 1, `the program ran meanwhile: ${counts.join(' ')}`);
+  const copy = await clones.restore(snapshot);
+  const [before = 0] = await sizes(copy.id);
+  await pollUntil({ step: 'the copy to continue', timeoutMs: WAIT_MS, intervalMs: 100 }, async () =>
+    ((await sizes(copy.id))[0] ?? 0) > before ? true : undefined,
+  );
+  await api.destroy(copy.id);
+  await clones.deleteSnapshot(snapshot);
+});
+
+async function sizes(id: string): Promise<number[]> {
+  const { stdout } = await api.exec(id, 'stat -c %s /step-*/file');
+  return stdout.trim().split('\n').map(Number);
+}
+
 interface CachedBuild extends Build {
   cached: boolean[];
 }

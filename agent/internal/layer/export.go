@@ -34,6 +34,7 @@ const (
 	batch = 256
 	// copyBytes is large because each system call is expensive under emulation.
 	copyBytes      = 256 << 10
+	maxXattrBytes  = 64 << 10
 	whiteout       = ".wh."
 	opaqueMarker   = ".wh..wh..opq"
 	opaqueXattr    = "trusted.overlay.opaque"
@@ -41,7 +42,6 @@ const (
 	overlayXattrs  = "trusted.overlay."
 	paxXattr       = "SCHILY.xattr."
 	permissionBits = 0o7777
-	maxXattrBytes  = 64 << 10
 )
 
 // left lists the files that the agent writes itself into every sandbox. The image keeps its own.
@@ -60,6 +60,7 @@ type export struct {
 	// merged is the root as programs see it, without what they have mounted.
 	merged *os.File
 	names  map[inode]string
+	// buffer holds a part of a file's content, or its attributes before that.
 	buffer []byte
 }
 
@@ -108,7 +109,7 @@ func (e *export) below(directory *os.File, relative string, depth int, isMerged 
 }
 
 func (e *export) visit(directory *os.File, name, relative string, depth int, isMerged bool) error {
-	if err := e.context.Err(); err != nil {
+	if err := context.Cause(e.context); err != nil {
 		return err
 	}
 	if left[relative] || leftTrees[relative] {
@@ -161,7 +162,7 @@ func (e *export) visitDirectory(directory *os.File, name, relative string, stat 
 		return fault.FromFile("cannot open "+relative, err)
 	}
 	defer opened.Close()
-	attributes, err := readXattrs(opened)
+	attributes, err := e.readXattrs(opened)
 	if err != nil {
 		return fault.FromFile("cannot read the attributes of "+relative, err)
 	}
@@ -224,7 +225,7 @@ func (e *export) addFile(directory *os.File, name, relative string, stat *unix.S
 		return fault.FromFile("cannot open "+relative, err)
 	}
 	defer file.Close()
-	attributes, err := readXattrs(file)
+	attributes, err := e.readXattrs(file)
 	if err != nil {
 		return fault.FromFile("cannot read the attributes of "+relative, err)
 	}
@@ -263,8 +264,8 @@ func openAt(directory int, name string, flags int) (*os.File, error) {
 }
 
 // readXattrs returns nothing for a file system without attributes.
-func readXattrs(file *os.File) (map[string]string, error) {
-	names := make([]byte, maxXattrBytes)
+func (e *export) readXattrs(file *os.File) (map[string]string, error) {
+	names, value := e.buffer[:maxXattrBytes], e.buffer[maxXattrBytes:2*maxXattrBytes]
 	n, err := unix.Flistxattr(int(file.Fd()), names)
 	if errors.Is(err, unix.ENOTSUP) || (err == nil && n == 0) {
 		return nil, nil
@@ -273,7 +274,6 @@ func readXattrs(file *os.File) (map[string]string, error) {
 		return nil, err
 	}
 	found := map[string]string{}
-	value := make([]byte, maxXattrBytes)
 	for _, name := range strings.Split(strings.TrimSuffix(string(names[:n]), "\x00"), "\x00") {
 		size, err := unix.Fgetxattr(int(file.Fd()), name, value)
 		if errors.Is(err, unix.ENODATA) {

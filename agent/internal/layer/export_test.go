@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -235,5 +236,39 @@ func TestAMountPointInTheUpperDirectoryIsAnEmptyDirectory(t *testing.T) {
 	}
 	if names := namesOf(found); !slices.Equal(names, []string{"./", "mounted/"}) || found["mounted/"].head.Mode != 0o711 {
 		t.Fatalf("%q", names)
+	}
+}
+
+func TestAttributesAreReadIntoTheSameBuffer(t *testing.T) {
+	place := t.TempDir()
+	if err := unix.Mount("tmpfs", place, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(place, unix.MNT_DETACH) })
+	e := &export{buffer: make([]byte, copyBytes)}
+	for _, value := range []string{strings.Repeat("long", 100), "short"} {
+		file, err := os.Create(place + "/" + value[:5])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		for _, name := range []string{"trusted.one", "trusted.two"} {
+			if err := unix.Fsetxattr(int(file.Fd()), name, []byte(value), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const rounds = 100
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range rounds {
+			found, err := e.readXattrs(file)
+			if err != nil || len(found) != 2 || found["trusted.one"] != value || found["trusted.two"] != value {
+				t.Fatalf("%q %v", found, err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if each := (after.TotalAlloc - before.TotalAlloc) / rounds; each > maxXattrBytes/8 {
+			t.Errorf("%d bytes are allocated for each file", each)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"os"
@@ -10,12 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coppice/agent/internal/fault"
+	"coppice/agent/internal/freezer"
 )
 
 const (
 	freezeLimit = 5 * time.Second
-	// freezeAgain is shorter than the time after which the freezer continues the programs by itself.
-	freezeAgain = 20 * time.Second
+	// longest is more than a runner takes to read a layer.
+	longest = 20 * time.Minute
 	// outcomeTrailer follows the layer: it says that the layer is whole, or why it is not.
 	outcomeTrailer = "layer-outcome"
 	whole          = "whole"
@@ -24,8 +26,7 @@ const (
 
 // Freezer stops the programs of the guest, so that none changes a file while it is read.
 type Freezer interface {
-	Freeze(limit time.Duration) bool
-	Thaw() error
+	Hold(ctx context.Context, limit, longest time.Duration) (*freezer.Hold, error)
 }
 
 // Root opens the upper directory of the root's overlay.
@@ -55,15 +56,18 @@ func (s *Service) Get(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer merged.Close()
-	if !s.freezer.Freeze(freezeLimit) {
-		s.thaw()
-		return fault.New(fault.InvalidState, "the programs of the sandbox cannot be frozen; end them and try again")
+	hold, err := s.freezer.Hold(r.Context(), freezeLimit, longest)
+	if err != nil {
+		return err
 	}
-	defer s.thaw()
-	defer s.stayFrozen()()
+	defer hold.Release()
 	w.Header().Set("content-type", "application/x-tar")
 	w.WriteHeader(http.StatusOK)
-	if err := write(r.Context(), w, upper, merged); err != nil {
+	err = write(hold.Context, w, upper, merged)
+	if err == nil {
+		err = hold.Check()
+	}
+	if err != nil {
 		slog.Warn("cannot send the layer to its end", "error", err)
 		w.Header().Set(http.TrailerPrefix+outcomeTrailer, shorten(err.Error()))
 		return nil
@@ -81,36 +85,4 @@ func shorten(text string) string {
 		return r
 	}, text)
 	return printable[:min(len(printable), maxFaultBytes)]
-}
-
-// stayFrozen freezes the programs again and again until the function that it returns is called.
-func (s *Service) stayFrozen() (end func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.freezeUntil(done)
-	}()
-	return func() {
-		close(done)
-		<-ended
-	}
-}
-
-func (s *Service) freezeUntil(done <-chan struct{}) {
-	ticker := time.NewTicker(freezeAgain)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-			s.freezer.Freeze(freezeLimit)
-		}
-	}
-}
-
-func (s *Service) thaw() {
-	if err := s.freezer.Thaw(); err != nil {
-		slog.Error("the programs stay frozen", "error", err)
-	}
 }
