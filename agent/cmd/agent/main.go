@@ -21,6 +21,7 @@ import (
 	"coppice/agent/internal/files"
 	"coppice/agent/internal/freezer"
 	"coppice/agent/internal/guest"
+	"coppice/agent/internal/layer"
 	"coppice/agent/internal/metrics"
 	"coppice/agent/internal/ondemand"
 	"coppice/agent/internal/power"
@@ -106,6 +107,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 	terminals := terminal.New(terminal.Options{Guest: state, Launcher: launcher, HostMoved: transport.HostMoved})
 	tunnels := tunnel.New(state)
 	connections := ssh.New(executions)
+	changes := layer.New(root, freeze)
 	identity := resume.NewIdentity("/")
 	place := workspace.New("/")
 	disk := workspace.NewService(workspace.Options{Workspace: place, Guest: state, SessionEnd: transport.SessionEnd})
@@ -133,6 +135,7 @@ func routes(machine *boot.Machine, reaper *reap.Reaper) api.Router {
 		"HEAD /files":       transfers.Get,
 		"GET /list":         transfers.List,
 		"GET /metrics":      metrics.Get,
+		"GET /layer":        changes.Get,
 		"POST /shutdown":    power.Shutdown,
 
 		"GET /files/stat":    transfers.Stat,

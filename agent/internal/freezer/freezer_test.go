@@ -48,6 +48,7 @@ func (g *fakeGroups) isFrozen() bool {
 
 const (
 	soon      = 20 * time.Millisecond
+	hostSteps = hostPatience / patienceStep
 	testLimit = 10 * time.Second
 )
 
@@ -171,7 +172,7 @@ func TestNobodyThawingTheAgentDoes(t *testing.T) {
 	began := time.Now()
 	f.Freeze(agenttest.Limit)
 	agenttest.Eventually(t, "the agent thaws by itself", func() bool { return !groups.isFrozen() })
-	if took := time.Since(began); took < patienceSteps*f.step {
+	if took := time.Since(began); took < hostSteps*f.step {
 		t.Errorf("after %v", took)
 	}
 	enter(t, f)()
@@ -182,12 +183,12 @@ func TestAResumeThatHasBegunIsNotOvertakenByTheAgentsOwnThaw(t *testing.T) {
 	f := New(groups)
 	f.step = time.Millisecond
 	f.Freeze(agenttest.Limit)
-	f.Hold()
-	time.Sleep(3 * patienceSteps * f.step)
+	f.BeginResume()
+	time.Sleep(3 * hostSteps * f.step)
 	if !groups.isFrozen() || groups.thaws != 0 {
 		t.Fatal("thawed in the middle of a resume")
 	}
-	if err := f.Thaw(); err != nil || groups.isFrozen() {
+	if err := f.EndResume(); err != nil || groups.isFrozen() {
 		t.Fatal("not thawed", err)
 	}
 }
@@ -196,7 +197,7 @@ func TestAnOldCountDoesNotEndANewFreeze(t *testing.T) {
 	groups := &fakeGroups{}
 	f := New(groups)
 	f.step = 5 * time.Millisecond
-	for range patienceSteps {
+	for range hostSteps {
 		f.Freeze(agenttest.Limit)
 		time.Sleep(2 * f.step)
 		if !groups.isFrozen() {
@@ -208,12 +209,14 @@ func TestAnOldCountDoesNotEndANewFreeze(t *testing.T) {
 	}
 }
 
-func TestHoldAndThawOfAGuestThatRunsDoNothingToStarts(t *testing.T) {
-	f := New(&fakeGroups{})
+func TestAResumeOfAGuestThatRunsDoesNothingToStarts(t *testing.T) {
+	groups := &fakeGroups{}
+	f := New(groups)
 	leave := enter(t, f)
-	f.Hold()
-	if err := f.Thaw(); err != nil {
-		t.Fatal(err)
+	f.BeginResume()
+	enter(t, f)()
+	if err := f.EndResume(); err != nil || groups.freezes != 0 {
+		t.Fatal(groups.freezes, err)
 	}
 	leave()
 	enter(t, f)()

@@ -33,7 +33,7 @@ func Steps(o Options) []Step {
 	places := &directories{root: "/"}
 	return []Step{
 		{"freezer", func(Request) error {
-			o.Freezer.Hold()
+			o.Freezer.BeginResume()
 			return nil
 		}},
 		{"entropy", func(r Request) error { return addEntropy(o.Random, r.Entropy) }},
@@ -58,7 +58,7 @@ func Steps(o Options) []Step {
 			o.Guest.Set(r.Settings)
 			return nil
 		}},
-		{"thaw", func(Request) error { return o.Freezer.Thaw() }},
+		{"thaw", func(Request) error { return o.Freezer.EndResume() }},
 	}
 }
 

@@ -117,7 +117,7 @@ func (r *Root) Switch() error {
 // mountOverlay overlays directories of the writable file system on the image. redirect_dir lets a directory of the
 // image be renamed; without it rename(2) fails with EXDEV.
 func mountOverlay(writable, target string) error {
-	upper, work := filepath.Join(writable, "upper"), filepath.Join(writable, "work")
+	upper, work := filepath.Join(writable, upperName), filepath.Join(writable, "work")
 	for _, directory := range []string{upper, work} {
 		if err := os.Mkdir(directory, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err

@@ -91,6 +91,7 @@ RECORDS = {
     "storage": {
         "ReadyShape": ("ReadyShape", "A prepared shape: a create with it is fast."),
         "Image": ("ImageInfo", "An image that the service stores."),
+        "ImageBuild": ("ImageBuildInfo", "A build of an image from steps."),
         "Registry": (
             "RegistryInfo",
             "Credentials for a registry that the service stores, without the password.",
@@ -138,6 +139,7 @@ NESTED = {
         "GuestReport",
         "Reported by the agent in the sandbox. Root in the sandbox can make it report anything.",
     ),
+    ("ImageBuild", "error"): ("BuildFailure", "Why a build has failed."),
     ("Snapshot", "disk"): ("SnapshotDisk", "The disk that a snapshot keeps."),
     ("Statement", "teams"): ("StatementTeam", "Sums of one team in the statement of a month."),
     ("CreateSandboxRequest", "credentials_v2"): (

@@ -14,13 +14,14 @@ import pytest
 import coppice
 from coppice._sync.commands import SandboxCommands
 from coppice._sync.events.webhooks import Webhooks
+from coppice._sync.image_builds import ImageBuilds
 from coppice._sync.sandboxes import Sandboxes
 from coppice._sync.settings.organization import Organization
 from coppice._sync.snapshots import Snapshots
 
 REPOSITORY = Path(__file__).parent.parent.parent.parent
 SOURCES = REPOSITORY / "packages" / "sdk" / "src"
-PAGES = ["README.md", "docs/guides/python.md", "clients/python/README.md"]
+PAGES = ["README.md", "docs/guides/python.md", "docs/guides/build-images.md", "clients/python/README.md"]
 
 # The classes of the TypeScript client, with the files that declare their methods.
 CLASSES = {
@@ -36,6 +37,7 @@ CLASSES = {
     "sandboxes": ["sandbox/sandboxes.ts"],
     "snapshots": ["sandbox/snapshots.ts"],
     "images": ["images.ts"],
+    "builds": ["image-builds.ts"],
     "organization": ["organization.ts"],
     "registries": ["registries.ts"],
     "secrets": ["secrets.ts"],
@@ -53,7 +55,7 @@ ABSENT = {
     # JSON.stringify calls it. Python's json has no such method; `sandbox.record` is a dataclass.
     "Sandbox.toJSON",
 }
-METHOD = re.compile(r"^  (?:static )?(?:async )?(\w+)(?:<[^(]*>)?\(", re.MULTILINE)
+METHOD = re.compile(r"^  (?:static )?(?:async )?\*?(\w+)(?:<[^(]*>)?\(", re.MULTILINE)
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -102,6 +104,7 @@ OPTIONS: dict[tuple[str, str], Callable[..., object]] = {
     ("commands/sandbox-commands.ts", "ListCommandsOptions"): SandboxCommands.list,
     ("events/events.ts", "EventsOptions"): coppice.Coppice.events,
     ("events/events.ts", "ListEventsOptions"): coppice.Coppice.list_events,
+    ("image-builds.ts", "BuildRequestBase"): ImageBuilds.start,
     ("organization.ts", "OrganizationAuditOptions"): Organization.audit,
     ("audit/verify-organization-audit.ts", "VerifyOrganizationAuditOptions"): coppice.verify_organization_audit,
     ("webhooks/webhooks.ts", "CreateWebhookOptions"): Webhooks.create,

@@ -141,6 +141,12 @@ export const ERRORS = {
     retryable: true,
     summary: 'A fault of the service; details are in its log under the request id.',
   },
+  build_failed: {
+    status: 422,
+    retryable: false,
+    summary:
+      'A step of the build of an image failed; the message names the step and ends with its last output.',
+  },
   registry_unavailable: {
     status: 502,
     retryable: true,

@@ -14,6 +14,7 @@ export * from './egress/egress.ts';
 export * from './egress/secrets.ts';
 export * from './events/events.ts';
 export * from './events/webhooks.ts';
+export * from './images/image-builds.ts';
 export * from './images/image-reference.ts';
 export * from './images/images.ts';
 export * from './images/registries.ts';

@@ -35,6 +35,7 @@ import type { FileContent } from './transport/upload.ts';
 import type { EventInfo, LostEvents } from './events/event-record.ts';
 import { listEvents, readEvents, type EventsOptions, type ListEventsOptions } from './events/events.ts';
 import { fetchNetworkProfiles, type NetworkProfile } from './egress.ts';
+import { ImageBuilds } from './image-builds.ts';
 import { Images } from './images.ts';
 import { describeObject, INSPECT, type InspectArguments } from './transport/inspect.ts';
 import type { PagedList } from './transport/paged-list.ts';
@@ -69,6 +70,8 @@ export class Coppice {
   readonly images: Images;
   /** Reads the audit log of your organization. */
   readonly organization: Organization;
+  /** Builds images from steps or Dockerfiles. */
+  readonly builds: ImageBuilds;
   /** Stores credentials for private image registries. */
   readonly registries: Registries;
   /** Stores secrets under names, for the credentials of sandboxes. */
@@ -85,6 +88,7 @@ export class Coppice {
     this.snapshots = new Snapshots(transport);
     this.images = new Images(transport);
     this.organization = new Organization(transport);
+    this.builds = new ImageBuilds(transport);
     this.registries = new Registries(transport);
     this.secrets = new Secrets(transport);
     this.webhooks = new Webhooks(transport);

@@ -4,6 +4,7 @@ import { slowTimeoutMs } from './transport/post-once.ts';
 import { fetchPage, PagedList } from './transport/paged-list.ts';
 import type { Transport } from './transport/transport.ts';
 import {
+  buildQuery,
   buildWireBody,
   readArray,
   readNumber,
@@ -130,6 +131,25 @@ export class Images {
       parseImageInfo,
     );
     return answer.value;
+  }
+
+  /**
+   * Deletes an image that was built from steps, by its name. Its sandboxes keep what they need.
+   *
+   * @example
+   * await client.images.delete('built/app:1');
+   */
+  async delete(image: string, options: CallOptions = {}): Promise<void> {
+    await this.#transport.callJson(
+      {
+        method: 'DELETE',
+        path: '/v1/images',
+        query: buildQuery({ image }),
+        idempotent: true,
+        signal: options.signal,
+      },
+      () => undefined,
+    );
   }
 }
 

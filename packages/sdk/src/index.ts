@@ -90,6 +90,8 @@ export type {
 } from './sandbox/metrics.ts';
 export type { SandboxTree, SandboxTreeNode } from './sandbox/forks.ts';
 export type { BuildOptions, ImageInfo, Images, ReadyShape, Shape } from './images.ts';
+export type { BuildRequest, BuildStep, CopyStep, ImageBuilds, RunBuildOptions } from './image-builds.ts';
+export type { ImageBuildEvent, ImageBuildInfo } from './image-build-record.ts';
 export type { PagedList } from './transport/paged-list.ts';
 export type { Preview, PreviewInfo, PreviewOptions } from './sandbox/previews.ts';
 export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';

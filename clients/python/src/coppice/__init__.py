@@ -38,6 +38,7 @@ from coppice._core.frames import (
     OutputChunk,
     ShellResult,
 )
+from coppice._core.image_builds import BuildEvent, BuildStep, CopyStep
 from coppice._streams.messages import TerminalExit
 from coppice._sync.byte_stream import ByteStream
 from coppice._sync.client import Coppice
@@ -87,7 +88,9 @@ __all__ = [
     "AuditEntry",
     "AuditProblem",
     "AuditVerdict",
+    "BuildEvent",
     "BuildProgress",
+    "BuildStep",
     "ByteStream",
     "Command",
     "CommandByteStream",
@@ -99,6 +102,7 @@ __all__ = [
     "CommandStream",
     "Coppice",
     "CoppiceError",
+    "CopyStep",
     "DroppedOutput",
     "EventStream",
     "FileChange",

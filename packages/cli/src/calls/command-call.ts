@@ -34,6 +34,7 @@ const ARGUMENTS: ReadonlyMap<string, string> = new Map([
   ['sandbox', 'name of the sandbox, or its id, of which the beginning is enough'],
   ['image', 'reference of the image, with a tag or a digest'],
   ['snapshot', 'id of the snapshot'],
+  ['build', 'id of the build, as "images build" prints it'],
   ['command-id', 'id of the command, as "commands start" prints it'],
 ]);
 

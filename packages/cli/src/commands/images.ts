@@ -5,6 +5,7 @@ import type { Column } from '../output/table.ts';
 import { action, addCommand, first } from '../calls/command-call.ts';
 import { shortenImage } from './list.ts';
 import { parseMiB, whole } from '../calls/parse-values.ts';
+import { addBuildCommands } from './image-builds.ts';
 
 const COLUMNS: readonly Column<ImageInfo>[] = [
   { head: 'IMAGE', text: ({ image }) => shortenImage(image) },
@@ -23,7 +24,8 @@ interface PrepareOptions {
 export function addImages(program: Command): void {
   const images = addCommand(program, {
     syntax: 'images',
-    summary: 'lists images, and prepares them ahead of their first use',
+    alias: 'image',
+    summary: 'lists images, prepares them ahead of their first use, and builds new ones',
     examples: ['coppice images', 'coppice images prepare python:3.12-slim --mem 2g'],
   });
   addCommand(images, {
@@ -51,6 +53,22 @@ export function addImages(program: Command): void {
         await call.out.result(built, `${built.image} is ${built.status}`);
       }),
     );
+  addBuildCommands(images);
+  addRemove(images);
+}
+
+function addRemove(images: Command): void {
+  addCommand(images, {
+    syntax: 'rm <image>',
+    summary: 'deletes an image that was built',
+    examples: ['coppice images rm built/app:1'],
+  }).action(
+    action(async (call) => {
+      const image = first(call);
+      await call.connect().images.delete(image);
+      await call.out.result({ image, deleted: true }, `${image} is deleted`);
+    }),
+  );
 }
 
 function formatShape({ vcpus, memMiB, diskMiB }: ReadyShape): string {

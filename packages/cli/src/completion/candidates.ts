@@ -75,6 +75,7 @@ async function listIds(argument: string, open: () => Coppice): Promise<string[]>
       );
     if (argument === 'snapshot') return (await open().snapshots.list({ limit })).map(({ id }) => id);
     if (argument === 'disk') return (await open().listDisks({ limit })).map(({ name }) => name);
+    if (argument === 'build') return (await open().builds.list()).map(({ id }) => id);
     if (argument === 'image')
       return (await open().images.list()).map(({ image }) => image.split('@')[0] ?? '');
     return [];

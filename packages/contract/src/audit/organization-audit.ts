@@ -1,5 +1,5 @@
 /**
- * The audit log of an organization: changes of its keys, members, teams, secrets, webhooks and limits, and sign-ins of
+ * The audit log of an organization: changes of its keys, members, teams, secrets, webhooks, built images and limits, and sign-ins of
  * its members. Its entries are chained like those of a sandbox (see audit.ts), with three differences:
  *
  *   - the seed is `coppice-organization-audit-v1:<organization id>`;
@@ -86,6 +86,14 @@ export const ORGANIZATION_AUDIT_EVENTS = {
   'secret.deleted': NamedSecret,
   'registry.stored': z.object({ registry: z.string(), username: z.string() }),
   'registry.deleted': z.object({ registry: z.string() }),
+  'image.built': z.object({
+    image: z.string().describe('`built/name:tag`'),
+    digest: z.string(),
+    replaced: z.string().nullable().describe('Digest of the image that had the name before.'),
+    build_id: z.string(),
+    ...Team,
+  }),
+  'image.deleted': z.object({ image: z.string(), digest: z.string() }),
   'audit_secret.created': AuditSecret.describe('A secret was rotated, or replaced as it could not be read.'),
   'audit_secret.revealed': AuditSecret,
 } as const satisfies Record<string, z.ZodType>;

@@ -1,5 +1,5 @@
 /**
- * Events of an organization: what happened to its sandboxes, snapshots, disks and credit.
+ * Events of an organization: what happened to its sandboxes, snapshots, disks, images and credit.
  *
  * An id belongs to one event of the installation. Ids increase in the order in which a reader gets the events, and no
  * event appears later with a smaller id than one that was read. They have gaps: other organizations have the others.
@@ -66,6 +66,13 @@ export const EVENTS = {
   'disk.detached': z.object({ ...Disk, version: z.int().optional() }),
   'disk.snapshot_created': z.object({ ...Disk, snapshot: z.string(), version: z.int() }),
   'disk.deleted': z.object(Disk),
+  'image.build_ended': z.object({
+    build_id: z.string(),
+    image: z.string().describe('The name that was asked for, `built/name:tag`.'),
+    status: z.enum(['done', 'failed', 'cancelled']),
+    digest: z.string().nullable().describe('Of the new image; null unless the build is done.'),
+    error: z.string().nullable().describe('Code of the error; null unless the build has failed.'),
+  }),
   'usage.billed': z
     .object({ started_at: Timestamp, ended_at: Timestamp, vcpus: z.int(), mem_mib: z.int() })
     .describe('A period of running that is over.'),

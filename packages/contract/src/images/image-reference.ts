@@ -5,6 +5,7 @@
  */
 import { AppError } from '../errors.ts';
 import {
+  BUILT_REGISTRY,
   BUILTIN_REGISTRY,
   canonicalRegistry,
   DEFAULT_REGISTRY,
@@ -14,7 +15,7 @@ import {
 } from './registry-name.ts';
 
 export interface ImageReference {
-  /** Host and port of the registry, {@link BUILTIN_REGISTRY} or {@link LOCAL_REGISTRY}. */
+  /** Host and port of the registry, {@link BUILTIN_REGISTRY}, {@link LOCAL_REGISTRY} or {@link BUILT_REGISTRY}. */
   registry: string;
   /** Path within the registry, `library/node`. */
   repository: string;
@@ -26,6 +27,7 @@ export interface ImageReference {
 export const MAX_IMAGE_REFERENCE_LENGTH = 512;
 const MAX_REPOSITORY_LENGTH = 255;
 
+const OWN_REGISTRIES: ReadonlySet<string> = new Set([BUILTIN_REGISTRY, LOCAL_REGISTRY, BUILT_REGISTRY]);
 const FLOATING_TAGS: ReadonlySet<string> = new Set(['latest', 'lts', 'stable']);
 const REPOSITORY = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:\/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$/u;
 const TAG = /^[\w][\w.-]{0,127}$/u;
@@ -70,9 +72,14 @@ export function formatImageReference(reference: ImageReference): string {
   return `${reference.registry}/${reference.repository}${tag}${digest}`;
 }
 
-/** Whether the image exists only on this machine and is never fetched: built at set-up, or imported. */
+/** Whether the image exists only on this machine and is never fetched: built at set-up, imported, or built from steps. */
 export function isBuiltinImage(reference: ImageReference): boolean {
-  return reference.registry === BUILTIN_REGISTRY || reference.registry === LOCAL_REGISTRY;
+  return OWN_REGISTRIES.has(reference.registry);
+}
+
+/** Whether the image was built from steps and belongs to one organization. */
+export function isBuiltImage(reference: ImageReference): boolean {
+  return reference.registry === BUILT_REGISTRY;
 }
 
 function splitSuffixes(text: string): { name: string; tag: string | undefined; digest: string | undefined } {
@@ -89,7 +96,7 @@ function splitRegistry(name: string): { registry: string; repository: string } {
   const slash = name.indexOf('/');
   const first = slash === -1 ? '' : name.slice(0, slash);
   const rest = name.slice(slash + 1);
-  if (first === BUILTIN_REGISTRY || first === LOCAL_REGISTRY) return { registry: first, repository: rest };
+  if (OWN_REGISTRIES.has(first)) return { registry: first, repository: rest };
   const isHost = namesRegistry(first);
   const registry = isHost ? canonicalRegistry(first) : DEFAULT_REGISTRY;
   const repository = isHost ? rest : name;

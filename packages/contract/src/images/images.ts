@@ -2,7 +2,8 @@
 import { z } from 'zod';
 import { ErrorAnswer } from '../error-body.ts';
 import { boundedText, Timestamp } from '../fields.ts';
-import { SandboxShape } from '../sandbox/sandbox.ts';
+import { CreateSandboxRequest, SandboxShape } from '../sandbox/sandbox.ts';
+import { STEPS_FIELDS } from './image-builds.ts';
 
 /** Maximum number of shapes in one build, not counting the default shape. */
 export const MAX_BUILD_SHAPES = 8;
@@ -32,16 +33,52 @@ export const ImageRecord = z
   .meta({ id: 'Image' });
 export type ImageRecord = z.infer<typeof ImageRecord>;
 
+/** Network and credentials of the sandbox of a build, as in a create. */
+const { network, network_profile, credentials, credentials_v2 } = CreateSandboxRequest.shape;
+const EGRESS_OF_BUILD = { network, network_profile, credentials, credentials_v2 };
+
 /** Body of `POST /v1/images/build`. */
 export const BuildImageRequest = z
   .strictObject({
-    image: boundedText(1, 512),
+    image: boundedText(1, 512)
+      .optional()
+      .describe('Pinned reference of an image to prepare. Exactly one of image and from is given.'),
     shapes: z
       .array(SandboxShape, { error: 'must be an array of objects' })
       .max(MAX_BUILD_SHAPES, { error: `must have at most ${MAX_BUILD_SHAPES} entries` })
       .default([])
-      .describe('Shapes to prepare in addition to the default shape.'),
+      .describe('With image: shapes to prepare in addition to the default shape.'),
+    ...STEPS_FIELDS,
+    ...SandboxShape.shape,
+    ...EGRESS_OF_BUILD,
   })
+  .refine(
+    ({ image, from, dockerfile }) =>
+      [image, from, dockerfile].filter((one) => one !== undefined).length === 1,
+    {
+      path: ['image'],
+      error: 'give exactly one of image, to prepare one, and from or dockerfile, to build one',
+    },
+  )
+  .refine(({ image, name }) => (image === undefined) === (name !== undefined), {
+    path: ['name'],
+    error: 'give it with from or dockerfile, and only with them',
+  })
+  .refine(({ from, steps }) => (from === undefined) === (steps === undefined), {
+    path: ['steps'],
+    error: 'give them with from, and only with it',
+  })
+  .refine(({ dockerfile, build_args }) => dockerfile !== undefined || build_args === undefined, {
+    path: ['build_args'],
+    error: 'belongs to dockerfile; put values into the steps',
+  })
+  .refine(
+    ({ image, shapes, context }) => (image !== undefined ? context === undefined : shapes.length === 0),
+    {
+      path: ['shapes'],
+      error: 'belongs to image, and context to a build; prepare the image once it is built',
+    },
+  )
   .meta({ id: 'BuildImageRequest' });
 export type BuildImageRequest = z.infer<typeof BuildImageRequest>;
 

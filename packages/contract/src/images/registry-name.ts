@@ -5,6 +5,8 @@ import { AppError } from '../errors.ts';
 export const BUILTIN_REGISTRY = 'coppice';
 /** Images such as `local/app:1` are imported on the server by its operator, and never fetched either. */
 export const LOCAL_REGISTRY = 'local';
+/** Images such as `built/app:1` were built from steps by the organization that they belong to. */
+export const BUILT_REGISTRY = 'built';
 export const DEFAULT_REGISTRY = 'docker.io';
 
 const HUB_ALIASES: ReadonlySet<string> = new Set(['index.docker.io', 'registry-1.docker.io']);

@@ -59,6 +59,7 @@ ${[
   'apiKey',
   'baseUrl',
   'command',
+  'context',
   'diskSnapshot',
   'disk',
   'id',

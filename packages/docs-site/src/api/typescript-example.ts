@@ -97,6 +97,13 @@ const METHODS: Readonly<Record<string, readonly [file: string, method: string]>>
   listSecrets: ['secrets.ts', 'list'],
   listImages: ['images.ts', 'list'],
   buildImage: ['images.ts', 'build'],
+  deleteImage: ['images.ts', 'delete'],
+  listImageBuilds: ['image-builds.ts', 'list'],
+  getImageBuild: ['image-builds.ts', 'get'],
+  cancelImageBuild: ['image-builds.ts', 'cancel'],
+  getImageBuildLog: ['image-builds.ts', 'follow'],
+  uploadBuildContext: ['image-builds.ts', 'uploadContext'],
+  deleteBuildContext: ['image-builds.ts', 'deleteContext'],
   putRegistry: ['registries.ts', 'set'],
   listRegistries: ['registries.ts', 'list'],
   deleteRegistry: ['registries.ts', 'delete'],
@@ -127,7 +134,7 @@ export function readExamples(repository: string, document: OpenApiDocument): Fin
 }
 
 function findExample(text: string, { file, method }: { file: string; method: string }): string {
-  const declared = new RegExp(String.raw`\n  (?:async )?${method}(?:<[^(]*>)?\(`, 'u').exec(text)?.index;
+  const declared = new RegExp(String.raw`\n  (?:async )?\*?${method}(?:<[^(]*>)?\(`, 'u').exec(text)?.index;
   const comment = declared === undefined ? '' : text.slice(text.lastIndexOf('/**', declared), declared);
   const [, example] = comment.split('@example\n', 2);
   const isOwn = comment.indexOf('*/') === comment.lastIndexOf('*/') && comment.trimEnd().endsWith('*/');

@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { CoppiceError } from '../transport/errors.ts';
 import { errorBody, LoopbackServer, SANDBOX_ID, sendJson } from '../testing/loopback-server.ts';
+import { untilRejected } from '../testing/virtual-time.ts';
 import type { EventInfo, LostEvents } from './event-record.ts';
 
 const record = (id: number, type = 'sandbox.created') => ({
@@ -126,6 +127,16 @@ test('an aborted signal ends the loop while it waits', async () => {
   const reading = take(server.client().events({ signal: stop.signal }), 1);
   setTimeout(() => stop.abort(new Error('enough')), 50);
   await assert.rejects(reading, { message: 'enough' });
+});
+
+test('a host that accepts connections and never answers is given up, although each attempt takes long', async () => {
+  await using server = await LoopbackServer.start(() => undefined);
+  const client = server.client({ timeoutMs: 20_000 });
+  const { error, tookMs } = await untilRejected(3_600_000, (signal) => client.events({ signal }).next());
+  assert.equal((error as CoppiceError).code, 'timeout');
+  // 36 attempts of 20 s, and the waits between them.
+  assert.ok(tookMs > 720_000 && tookMs < 1_200_000, `${tookMs} ms`);
+  assert.ok(server.seen.length > 0);
 });
 
 test('kept events are listed page by page', async () => {

@@ -2,7 +2,7 @@ import { readEventData } from '../streams/event-stream.ts';
 import { parseFrame } from '../streams/stream-frame.ts';
 import type { CallOptions } from '../transport/client-options.ts';
 import { CoppiceError } from '../transport/errors.ts';
-import { isLostConnection, MAX_DELAY_MS, waitForAttempt } from '../transport/lost-connection.ts';
+import { Persistence } from '../transport/lost-connection.ts';
 import { fetchPage, formatLabels, PagedList, requireLimit, toPageItems } from '../transport/paged-list.ts';
 import type { Transport } from '../transport/transport.ts';
 import { buildQuery, readArray, readNumber } from '../transport/wire.ts';
@@ -32,7 +32,7 @@ const SOURCE = { label: `GET ${PATH}`, status: 200 };
 const MAX_EVENT_LENGTH = 1 << 20;
 /** The service sends something every 15 seconds. */
 const STALL_MS = 60_000;
-/** Attempts to continue, one after the other, before the error is the caller's: about five minutes. */
+/** Attempts to continue, one after the other, before the error is the caller's: about five minutes, if each fails at once. */
 const MAX_FAILURES = 35;
 
 /** Lists kept events, oldest first. Throws `TypeError` for an invalid `limit`. */
@@ -57,17 +57,16 @@ export async function* readEvents(
   transport: Transport,
   options: EventsOptions,
 ): AsyncGenerator<EventInfo | LostEvents, never> {
+  const persistence = new Persistence(MAX_FAILURES);
   const reading = new Reading(transport, options);
-  for (let failures = 0; ; failures += 1) {
-    const startedAtMs = Date.now();
+  for (;;) {
     const before = reading.after;
     try {
-      yield* reading.readOn();
+      yield* reading.readOn(persistence);
     } catch (error) {
-      const hasWorked = reading.after !== before || Date.now() - startedAtMs > MAX_DELAY_MS;
-      if (hasWorked) failures = 0;
-      if (!isLostConnection(error) || failures >= MAX_FAILURES) throw error;
-      await waitForAttempt(failures, options.signal);
+      // A service that only repeats the position, and then fails, makes no progress.
+      if (reading.after !== before) persistence.noteProgress();
+      await persistence.waitAfter(error, options.signal);
     }
   }
 }
@@ -84,7 +83,7 @@ class Reading {
     this.after = options.after;
   }
 
-  async *readOn(): AsyncGenerator<EventInfo | LostEvents, never> {
+  async *readOn(persistence: Persistence): AsyncGenerator<EventInfo | LostEvents, never> {
     const body = await this.#transport.callStream({
       method: 'GET',
       path: PATH,
@@ -94,7 +93,7 @@ class Reading {
       signal: this.#options.signal,
       stallMs: Math.max(STALL_MS, this.#transport.timeoutMs),
     });
-    for await (const text of readEventData(body, MAX_EVENT_LENGTH)) {
+    for await (const text of persistence.watch(readEventData(body, MAX_EVENT_LENGTH))) {
       const { type, frame } = parseFrame(text, SOURCE);
       const id = readNumber(frame, 'id');
       this.after = id;

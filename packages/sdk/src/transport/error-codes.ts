@@ -30,6 +30,7 @@ export const SERVICE_ERROR_CODES = [
   'capacity',
   'rate_limited',
   'internal',
+  'build_failed',
   'registry_unavailable',
   'guest_unreachable',
   'port_unreachable',

@@ -219,7 +219,9 @@ function parseJsonAnswer<Value>(
 ): Value {
   try {
     const value: unknown = JSON.parse(new TextDecoder().decode(answer.body));
-    const late = { fields: readErrorFields(value), body: answer.body };
+    // A record of something that failed has a field of this name, too, but not alone.
+    const isError = Object.keys(Object(value)).length === 1;
+    const late = { fields: isError ? readErrorFields(value) : {}, body: answer.body };
     const lateError = buildLateError(request, response, late);
     if (lateError !== undefined) throw lateError;
     return answer.parse(value);

@@ -72,6 +72,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       listen: settings.COPPICE_LISTEN,
       region: settings.COPPICE_REGION,
       dataDir: join(dataDir, 'control'),
+      diskReserveMiB: settings.COPPICE_DISK_RESERVE_MIB,
       runDir: join(runDir, 'control'),
       runnerSocket,
       postgresBin: manifest.postgres_bin.path,

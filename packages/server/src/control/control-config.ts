@@ -114,6 +114,8 @@ export interface ControlConfig {
   previewDomain: PreviewDomain;
   /** Absolute; holds `postgres/`. */
   dataDir: string;
+  /** With less free space on the file system of the data directory, uploads that wait there are refused. Default: 2048. */
+  diskReserveMiB?: number;
   /** Absolute and short (Unix sockets have 107 bytes); holds `postgres/`, which is emptied at start. */
   runDir: string;
   runnerSocket: string;

@@ -102,7 +102,9 @@ export async function startControl(
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
-  const base = { ...storage, runner, objects, region, limits, creditCents, rules, clock, metrics, log };
+  const { dataDir, diskReserveMiB } = config;
+  const own = { region, dataDir, diskReserveMiB, limits, creditCents };
+  const base = { ...storage, ...own, runner, objects, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();
   const gate = new Gate(lease);
@@ -111,7 +113,8 @@ export async function startControl(
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, log);
-  purgeHourly([idempotency, exposed.previews, access.accounts.sessions, ...storage.purged], stack, log);
+  const { sessions } = access.accounts;
+  purgeHourly([idempotency, exposed.previews, sessions, ...live.purged, ...storage.purged], stack, log);
   const shared = { db, organizationAudit, rules, runner, idempotency, metrics, limits, documentation };
   const parts = {
     ...access,

@@ -1,6 +1,8 @@
 /** Assembles the parts of control that manage sandboxes. */
+import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { ObjectStore } from '../lib/objects/object-store.ts';
+import { KeyedQueue } from '../lib/waiting/keyed-queue.ts';
 import { AuditArchive } from './audit/audit-archive.ts';
 import { AuditLog } from './audit/audit-log.ts';
 import { AuditStore } from './audit/audit-store.ts';
@@ -24,6 +26,14 @@ import { NamedSecretStore } from './egress/named-secrets/named-secret-store.ts';
 import { NamedSecrets } from './egress/named-secrets/named-secrets.ts';
 import { SecretValues } from './egress/named-secrets/secret-values.ts';
 import { GrantStore } from './egress/grant-store.ts';
+import { BuildContexts } from './image-builds/build-contexts.ts';
+import { BuildKeeper } from './image-builds/build-keeper.ts';
+import { BuildSandboxes } from './image-builds/build-sandboxes.ts';
+import { BuildStore } from './image-builds/build-store.ts';
+import { makeSearches } from './image-builds/copy-sources.ts';
+import { ImageBuilds, type ImageBuildsParts } from './image-builds/image-builds.ts';
+import { StepCache } from './image-builds/step-cache.ts';
+import { BuiltImages } from './images/built-images.ts';
 import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
 import type { ServiceMetrics } from './metrics/service-metrics.ts';
@@ -52,6 +62,9 @@ export interface SandboxesBase {
   secrets: SecretBox;
   objects: ObjectStore;
   region: string;
+  /** Absolute path. */
+  dataDir: string;
+  diskReserveMiB: number | undefined;
   limits: ControlLimits;
   organizationAudit: OrganizationAudit;
   creditCents: number | undefined;
@@ -71,6 +84,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const store = new SandboxStore(db);
   const registries = openRegistries(base);
   const imageUses = new ImageUses(db, log);
+  const { organizationAudit } = base;
+  const builtImages = new BuiltImages({ db, audit: organizationAudit, runner: runner.images, clock, log });
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const { named, ...egress } = openEgress(base, audit, (id) => drivers.find(id));
@@ -100,27 +115,47 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   await drivers.load();
   archive.wake();
   startCreditKeeper(base, { credit, drivers }, stack);
-  const sandboxes = new Sandboxes({
-    ...common,
-    drivers,
-    region,
-    registries,
-    imageUses,
-    family,
-    credit,
-    grants,
-    audit,
-    disks: disks.sandboxDisks,
-    environments,
-  });
+  const images = { registries, imageUses, builtImages };
+  const used = { ...images, family, credit, grants, audit, environments, disks: disks.sandboxDisks };
+  const sandboxes = new Sandboxes({ ...common, ...used, drivers, region });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
   const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
+  const built = await openBuilds(base, { images: builtImages, registries, sandboxes, commands }, stack);
   const billing = new Billing({ db, clock, credit });
-  const kept = { ...named, audit, auditStore, teamSecrets };
-  const records = { sandboxes, commands, snapshots, registries, imageUses, grants, environments, ...kept };
+  const kept = { ...named, ...built, audit, auditStore, teamSecrets, imageUses, builtImages };
+  const records = { sandboxes, commands, snapshots, registries, grants, environments, ...kept };
   return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
+}
+
+interface BuildRecords {
+  contexts: BuildContexts;
+  imageBuilds: ImageBuilds;
+  /** For the hourly removal of what is old. */
+  purged: readonly { purge: () => Promise<void> }[];
+}
+
+interface BuildsBase extends Pick<ImageBuildsParts, 'images' | 'registries' | 'commands'> {
+  sandboxes: Sandboxes;
+}
+
+/** Ends the builds that a killed control has left, and begins to clean up after builds. */
+async function openBuilds(
+  { db, organizationAudit, dataDir, diskReserveMiB, runner, limits, clock, log }: SandboxesBase,
+  { sandboxes: all, ...parts }: BuildsBase,
+  stack: AsyncDisposableStack,
+): Promise<BuildRecords> {
+  const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts'), { diskReserveMiB }));
+  const store = new BuildStore(db, organizationAudit);
+  const sandboxes = new BuildSandboxes(all);
+  const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock, log });
+  const keeper = stack.use(new BuildKeeper({ store, images: parts.images, sandboxes, clock, log }));
+  const queues = { turns: new KeyedQueue(), searches: makeSearches() };
+  const shared = { store, cache, contexts, sandboxes, keeper, ...queues };
+  const imageBuilds = stack.use(new ImageBuilds({ ...parts, ...shared, runner, limits, clock, log }));
+  await keeper.start();
+  return { contexts, imageBuilds, purged: [store, cache, keeper] };
 }
 
 function openRegistries({ db, organizationAudit: audit, secrets, log }: SandboxesBase): Registries {

@@ -19,6 +19,7 @@ import { isTmpfs } from './host/tmpfs.ts';
 import { EventSpool } from './driver/event-spool.ts';
 import { Fleet } from './driver/fleet.ts';
 import { ImageBuilds } from './driver/image-builds.ts';
+import { VmImages } from './driver/vm-images.ts';
 import { TemplatePlan } from './driver/template-plan.ts';
 import { VmCopies } from './driver/vm-copies.ts';
 import { VmRollbacks } from './driver/vm-rollbacks.ts';
@@ -58,6 +59,7 @@ export interface OpenedFleet {
   images: ImageStore;
   plan: TemplatePlan;
   builds: ImageBuilds;
+  vmImages: VmImages;
   disks: DiskOperations;
   workspaces: Workspaces;
   capacity: Capacity;
@@ -89,8 +91,8 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const capacity = buildCapacity(config, accelerators, disk);
   const leases = new CacheLeases();
   let evictor: CacheEvictor | undefined;
-  const onStored = (): void => evictor?.request();
-  const images = await openImages(config, parts, { leases, onStored, log });
+  const sweepCache = (): void => evictor?.request();
+  const images = await openImages(config, parts, { leases, onStored: sweepCache, log });
   const vmsDirectory = join(dataDir, 'vms');
   const spool = EventSpool.open(join(dataDir, 'events'), {
     ballast,
@@ -100,9 +102,14 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const network = await openFleetNetwork(config, parts, { spool, log });
   const persistent = openDisks(config, accounts, log);
   const { workspaces, serverDirectory: blocksDirectory } = persistent;
-  const around = { capacity, network, leases, blocksDirectory, onStored, log };
+  const around = { capacity, network, leases, blocksDirectory, onStored: sweepCache, log };
   const templates = openTemplates(config, parts, around);
-  const captures = CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, log });
+  const captures = CaptureStore.open({
+    directory: join(dataDir, 'captures'),
+    program: tools.capture,
+    onRemoved: sweepCache,
+    log,
+  });
   const plan = new TemplatePlan({ accelerators, images, templates });
   const stores = { plan, disk, ballast, capacity, leases, network, spool, workspaces };
   const fleet = new Fleet({
@@ -115,6 +122,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     warmPoolLimit: config.warmPoolLimit,
     socketsDirectory: join(runDir, 'v'),
     hasCapture: (id) => captures.find(id) !== undefined,
+    onVmGone: sweepCache,
   });
   await fleet.adoptAll();
   // Only after adoption: adopted VMs first lease the images and templates they were made from.
@@ -130,7 +138,8 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   };
   const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
   const copying = openCopies(config, parts, { fleet, captures, network, persistent, disk, log });
-  const stored = { captures, spool, images, plan, builds, workspaces };
+  const vmImages = new VmImages({ fleet, images });
+  const stored = { captures, spool, images, plan, builds, vmImages, workspaces };
   return { fleet, ...stored, ...copying, capacity, cgroups, network, close };
 }
 

@@ -77,12 +77,11 @@ export async function startRunner(
   setup.defer(() => opened.close());
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
   machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
-  const { fleet, copies, rollbacks, spool, images, builds, plan, disks } = opened;
   const status = (): RunnerStatus => buildStatus(opened, { accelerators, confinement: jail.confinement });
   const measured = { ...opened, accelerators, confinement: jail.confinement, machines };
   const metrics = (): RunnerMetrics => measureRunner(measured);
   const meters = setup.use(openMeters(opened, log));
-  const routed = { fleet, copies, rollbacks, spool, images, builds, plan, disks, status, metrics, meters };
+  const routed = { ...opened, status, metrics, meters };
   const served = { ...routed, log };
   const server = await RunnerServer.listen(served, config.socketPath);
   setup.defer(() => server.close());

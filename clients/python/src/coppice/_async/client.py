@@ -13,6 +13,7 @@ import httpx
 from coppice._async.disks import AsyncDisks
 from coppice._async.events.event_stream import AsyncEventStream
 from coppice._async.events.webhooks import AsyncWebhooks
+from coppice._async.image_builds import AsyncImageBuilds
 from coppice._async.images import AsyncImages
 from coppice._async.paged_list import AsyncPagedList
 from coppice._async.runtime import StreamTransport
@@ -64,6 +65,8 @@ class AsyncCoppice(AsyncDisks):
     """Finds, lists, changes and deletes snapshots."""
     images: AsyncImages
     """Lists images and prepares them ahead of their first use."""
+    builds: AsyncImageBuilds
+    """Builds images from steps or Dockerfiles."""
     organization: AsyncOrganization
     """Reads the audit log of your organization."""
     registries: AsyncRegistries
@@ -98,6 +101,7 @@ class AsyncCoppice(AsyncDisks):
         self.sandboxes = AsyncSandboxes(self._transport)
         self.snapshots = AsyncSnapshots(self._transport)
         self.images = AsyncImages(self._transport)
+        self.builds = AsyncImageBuilds(self._transport)
         self.organization = AsyncOrganization(self._transport)
         self.registries = AsyncRegistries(self._transport)
         self.secrets = AsyncSecrets(self._transport)

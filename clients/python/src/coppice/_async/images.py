@@ -15,6 +15,7 @@ from coppice._core.builds import (
     take_build_event,
 )
 from coppice._core.call import Call, json_call
+from coppice._core.paths import build_query
 from coppice._core.records import parse_list, parse_record
 from coppice.models import ImageInfo, Shape
 
@@ -60,6 +61,15 @@ class AsyncImages:
         if on_progress is None:
             return await self._transport.call_json(call, parse_record(ImageInfo))
         return await self._follow(call, on_progress)
+
+    async def delete(self, image: str) -> None:
+        """Deletes an image that was built from steps, such as `built/app:1`. Its sandboxes keep what they need of it.
+
+        Example:
+            await client.images.delete("built/app:1")
+        """
+        query = build_query({"image": image})
+        await self._transport.call_empty(Call(method="DELETE", path="/v1/images", query=query, idempotent=True))
 
     async def _follow(self, call: Call, on_progress: Callable[[BuildProgress], object]) -> ImageInfo:
         headers = {**call.headers, "accept": "text/event-stream"}

@@ -79,7 +79,9 @@ def parse_answer(label: str, response: httpx.Response, body: bytes, parse: Calla
     """Parses a JSON answer. `parse` raises `TypeError` for a value of the wrong shape."""
     try:
         value = json.loads(body)
-        late = _late_error(label, response, body, read_error_fields(value))
+        # A record of something that failed has a field of this name, too, but not alone.
+        is_error = isinstance(value, dict) and len(value) == 1
+        late = _late_error(label, response, body, read_error_fields(value)) if is_error else None
         if late is not None:
             raise late
         return parse(value)

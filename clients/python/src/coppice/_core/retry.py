@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import httpx
 
@@ -38,14 +39,27 @@ def retry_delay_s(error: CoppiceError, attempt: int) -> float | None:
 
 
 class Persistence:
-    """Counts the attempts to continue after lost connections. Progress makes the count start anew."""
+    """Counts the attempts to continue after lost connections. Progress makes the count start anew.
+
+    The time without an answer is no progress: a host that is silent is given up like one that refuses.
+    """
 
     def __init__(self, max_failures: int = _MAX_FAILURES) -> None:
         self._failures = 0
         self._max_failures = max_failures
+        self._began_s = 0.0
 
     def note_progress(self) -> None:
         self._failures = 0
+
+    def begin_stream(self) -> None:
+        """Call it when the answer of a stream has begun."""
+        self._began_s = time.monotonic()
+
+    def end_stream(self) -> None:
+        """Call it when that stream has ended or failed. If it lasted, its loss begins a new series."""
+        if time.monotonic() - self._began_s > MAX_DELAY_S:
+            self.note_progress()
 
     def next_delay_s(self, error: CoppiceError) -> float:
         """Returns the seconds to wait before the next attempt. Raises the error if there should be none."""

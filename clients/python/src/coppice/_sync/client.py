@@ -19,6 +19,7 @@ from coppice._core.settings import DEFAULT_MAX_RETRIES, DEFAULT_TIMEOUT_MS, reso
 from coppice._sync.disks import Disks
 from coppice._sync.events.event_stream import EventStream
 from coppice._sync.events.webhooks import Webhooks
+from coppice._sync.image_builds import ImageBuilds
 from coppice._sync.images import Images
 from coppice._sync.paged_list import PagedList
 from coppice._sync.runtime import StreamTransport
@@ -65,6 +66,8 @@ class Coppice(Disks):
     """Finds, lists, changes and deletes snapshots."""
     images: Images
     """Lists images and prepares them ahead of their first use."""
+    builds: ImageBuilds
+    """Builds images from steps or Dockerfiles."""
     organization: Organization
     """Reads the audit log of your organization."""
     registries: Registries
@@ -99,6 +102,7 @@ class Coppice(Disks):
         self.sandboxes = Sandboxes(self._transport)
         self.snapshots = Snapshots(self._transport)
         self.images = Images(self._transport)
+        self.builds = ImageBuilds(self._transport)
         self.organization = Organization(self._transport)
         self.registries = Registries(self._transport)
         self.secrets = Secrets(self._transport)

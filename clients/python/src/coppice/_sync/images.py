@@ -14,6 +14,7 @@ from coppice._core.builds import (
     take_build_event,
 )
 from coppice._core.call import Call, json_call
+from coppice._core.paths import build_query
 from coppice._core.records import parse_list, parse_record
 from coppice._sync.paged_list import PagedList
 from coppice._sync.transport import Transport
@@ -61,6 +62,15 @@ class Images:
         if on_progress is None:
             return self._transport.call_json(call, parse_record(ImageInfo))
         return self._follow(call, on_progress)
+
+    def delete(self, image: str) -> None:
+        """Deletes an image that was built from steps, such as `built/app:1`. Its sandboxes keep what they need of it.
+
+        Example:
+            client.images.delete("built/app:1")
+        """
+        query = build_query({"image": image})
+        self._transport.call_empty(Call(method="DELETE", path="/v1/images", query=query, idempotent=True))
 
     def _follow(self, call: Call, on_progress: Callable[[BuildProgress], object]) -> ImageInfo:
         headers = {**call.headers, "accept": "text/event-stream"}

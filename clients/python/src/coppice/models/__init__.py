@@ -49,10 +49,20 @@ from coppice.models.sandboxes import (
     SnapshotDisk,
     SnapshotInfo,
 )
-from coppice.models.storage import DiskInfo, DiskSnapshotInfo, ImageInfo, ReadyShape, RegistryInfo, Shape
+from coppice.models.storage import (
+    BuildFailure,
+    DiskInfo,
+    DiskSnapshotInfo,
+    ImageBuildInfo,
+    ImageInfo,
+    ReadyShape,
+    RegistryInfo,
+    Shape,
+)
 
 __all__ = [
     "AuditHead",
+    "BuildFailure",
     "CommandInfo",
     "CpuUsage",
     "CreatedWebhook",
@@ -74,6 +84,7 @@ __all__ = [
     "FileLink",
     "GuestReport",
     "HistoryEntry",
+    "ImageBuildInfo",
     "ImageInfo",
     "MemoryUsage",
     "MetricsNow",

@@ -10,6 +10,22 @@ from typing import TypedDict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BuildFailure:
+    """Why a build has failed."""
+
+    code: str
+    """
+    One of: invalid_request, image_not_pinned, invalid_image, conflicting_options, unauthorized, credit_exhausted,
+    forbidden_origin, forbidden, not_found, image_not_found, file_not_found, file_error, method_not_allowed,
+    invalid_state, agent_outdated, secret_unreadable, snapshot_unusable, secret_in_use, disk_in_use, disk_has_forks,
+    disk_changed, already_exists, events_lost, payload_too_large, range_not_satisfiable, idempotency_mismatch,
+    headers_too_large, capacity, rate_limited, internal, build_failed, registry_unavailable, guest_unreachable,
+    port_unreachable, disk_full, unavailable, outcome_unknown.
+    """
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReadyShape:
     """A prepared shape: a create with it is fast."""
 
@@ -34,6 +50,32 @@ class ImageInfo:
     """One of: ready, preparing."""
     shapes: list[ReadyShape]
     """Shapes whose create takes the fast path. The first create of another shape boots a kernel."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageBuildInfo:
+    """A build of an image from steps."""
+
+    id: str
+    status: str
+    """One of: running, done, failed, cancelled."""
+    name: str
+    """`built/name:tag`"""
+    from_: str
+    """As requested."""
+    image: str | None = None
+    """`built/name:tag@sha256:…`; None until the build is done."""
+    size_bytes: int | None = None
+    """Size of the image as stored; None until the build is done."""
+    run_id: str
+    """The sandbox of the build. It is destroyed at its end. There is none if all steps are cached."""
+    steps: int
+    """Number of steps."""
+    steps_done: int
+    error: BuildFailure | None = None
+    """Why it failed."""
+    created_at: str
+    ended_at: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { AccountClient, PASSWORD } from '../testing/requests/account-client.ts';
+import { layOutTar } from '../testing/tar-of-files.ts';
 import { INVITATION, startHarness, type Answer, type ControlHarness } from '../testing/control-harness.ts';
 import {
   describeOperation,
@@ -126,7 +127,11 @@ async function fill(owner: AccountClient): Promise<void> {
     await call('POST', `/v1/disks/${ids['disk']}/snapshots`, { name });
   const webhook = (await call('POST', '/v1/webhooks', { url: `https://${MARK}.test/` })).id;
   const delivery = (await call('POST', `/v1/webhooks/${webhook}/test`, undefined)).id;
-  Object.assign(ids, { webhook, delivery });
+  const raw = layOutTar([{ path: MARK, content: MARK }]);
+  ids['context'] = (await harness.call('POST', '/v1/images/contexts', { apiKey, raw })).body.id;
+  const steps = { from: 'node:22-slim', name: 'of-victim:1', steps: [{ run: MARK }], detached: true };
+  const build = (await call('POST', '/v1/images/build', steps)).id;
+  Object.assign(ids, { webhook, delivery, build });
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, previewId: preview.id, apiKey });
   ids['command'] = command.id;
   Object.assign(ids, { organization: owner.organizationId, team: owner.teamId, member: owner.id });
@@ -204,6 +209,13 @@ test('a secret of another organization is neither named by credentials nor repla
   assert.equal(harness.runner.egress.get(own.body.id)?.grants[0]?.secret, 'strangers');
 });
 
+test('a context of another organization is not built with', async () => {
+  const body = { from: 'node:22-slim', name: 'a:1', steps: [], context: ids['context'] };
+  const refused = await harness.call('POST', '/v1/images/build', { apiKey: strangersKey, body });
+  assert.equal(refused.status, 400, JSON.stringify(refused.body));
+  assert.match(refused.body.error.message, /^context: there is no such context/u);
+});
+
 test('a port of another organization is proxied by no method', async () => {
   for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS']) {
     const path = `/v1/runs/${ids['run']}/proxy/80/`;
@@ -263,6 +275,8 @@ test('after all of this the victim has what it had', async () => {
     [MARK],
   );
   assert.equal((await read('/v1/usage')).history_sandboxes, 1);
+  const context = `/v1/images/contexts/${ids['context']}`;
+  assert.equal((await harness.call('DELETE', context, { apiKey: ids['apiKey'] ?? '' })).status, 200);
   const { body } = await victim.call('GET', victim.organization);
   assert.equal(body.name, `${MARK} organization`);
   assert.equal((await victim.call('GET', `${victim.organization}/invitations`)).body.length, 1);

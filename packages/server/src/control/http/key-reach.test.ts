@@ -49,6 +49,7 @@ let second: Team;
 /** The second team's values of path parameters. */
 const ids: Record<string, string> = {
   port: '80',
+  context: `context${'0'.repeat(20)}`,
   registry: 'registry.one.test',
   disk: 'named',
   name: 'of-all-teams',
@@ -94,6 +95,8 @@ before(async () => {
     await post(`/v1/disks/${ids['disk']}/snapshots`, second.wide, { name });
   const webhook = (await post('/v1/webhooks', second.wide, { url: `https://${MARK}.test/` })).id;
   Object.assign(ids, { webhook, delivery: (await post(`/v1/webhooks/${webhook}/test`, second.wide)).id });
+  const steps = { from: IMAGE, name: 'of-second:1', steps: [{ run: MARK }], detached: true };
+  ids['build'] = (await post('/v1/images/build', second.wide, steps)).id;
   ids['month'] = new Date().toISOString().slice(0, 7);
 });
 after(() => harness[Symbol.asyncDispose]());

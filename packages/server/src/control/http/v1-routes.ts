@@ -9,6 +9,7 @@ import { addSignalCommand } from './endpoints/commands/signal-command.ts';
 import { addWaitCommand } from './endpoints/commands/wait-command.ts';
 import { addListEvents } from './endpoints/events/list-events.ts';
 import { addBuildImage } from './endpoints/images/build-image.ts';
+import { addBuildRoutes } from './endpoints/images/build-routes.ts';
 import { addCreatePreview } from './endpoints/ports/create-preview.ts';
 import { addCreateRun } from './endpoints/runs/create-run.ts';
 import { addCreateSnapshot } from './endpoints/copies/create-snapshot.ts';
@@ -152,6 +153,7 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addFileRoutes,
   addListImages,
   addBuildImage,
+  addBuildRoutes,
   addPutRegistry,
   addListRegistries,
   addDeleteRegistry,

@@ -2,16 +2,19 @@
  * Images that organizations have requested. The runner shares images among all organizations, and their names disclose
  * what others work with. So each organization sees only its own, by the names that it used, and the built-in ones.
  */
-import { BUILTIN_REGISTRY, type ImageRecord } from '@coppice/contract';
+import { BUILT_REGISTRY, BUILTIN_REGISTRY, type ImageRecord } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
-import type { PreparedImage } from '../../lib/protocol/runner-protocol.ts';
+import type { BuiltImageTable } from './built-image-tables.ts';
+import type { OwnedImage, PreparedImage } from '../../lib/protocol/runner-protocol.ts';
 
 /** Limit for each organization; the image with the oldest use is dropped first. */
 const MAX_IMAGES = 1000;
 /** Accuracy of the time of the last use: a create with a recently used image writes nothing. */
 const REMEMBERED_MS = 3_600_000;
 const MAX_REMEMBERED = 10_000;
+
+type BuiltName = Pick<BuiltImageTable, 'name' | 'digest'>;
 
 export class ImageUses {
   readonly #db: Database;
@@ -33,7 +36,7 @@ export class ImageUses {
     const digest = /@(sha256:[0-9a-f]{64})$/u.exec(image)?.[1];
     const use = nameUse(organizationId, image);
     const isKnown = (this.#remembered.get(use) ?? 0) > Date.now() - REMEMBERED_MS;
-    if (digest === undefined || isKnown || isBuiltinName(image)) return;
+    if (digest === undefined || isKnown || isBuiltinName(image) || isBuiltName(image)) return;
     try {
       await this.#store(organizationId, image, digest);
       this.#remember(use);
@@ -46,16 +49,27 @@ export class ImageUses {
   }
 
   /**
-   * Selects from the runner's images the built-in ones and those that this organization requested, by its own names.
+   * Selects from the runner's images the built-in ones, those that this organization requested, by its own names, and
+   * those that it has `built`, which are among the `owned` ones.
    */
-  async show(organizationId: string, prepared: readonly PreparedImage[]): Promise<ImageRecord[]> {
-    const byDigest = new Map(prepared.map((image) => [image.digest, image]));
-    const own = (await this.#list(organizationId)).flatMap(({ image, digest }) => {
-      const found = byDigest.get(digest);
-      return found === undefined ? [] : [{ ...found, image }];
-    });
+  async show(
+    organizationId: string,
+    prepared: readonly PreparedImage[],
+    { built, owned }: { built: readonly BuiltName[]; owned: readonly OwnedImage[] },
+  ): Promise<ImageRecord[]> {
+    const requested = pick(prepared, await this.#list(organizationId));
+    const named = pick(
+      owned.map(({ digest, size_bytes, prepared_at, shapes }) => ({
+        digest,
+        size_bytes,
+        prepared_at,
+        shapes,
+        status: 'ready' as const,
+      })),
+      built.map(({ name, digest }) => ({ image: `${name}@${digest}`, digest })),
+    );
     const builtin = prepared.filter(({ image }) => isBuiltinName(image));
-    return [...own, ...builtin].sort((a, b) => (a.image < b.image ? -1 : 1));
+    return [...requested, ...named, ...builtin].sort((a, b) => (a.image < b.image ? -1 : 1));
   }
 
   #list(organizationId: string): Promise<{ image: string; digest: string }[]> {
@@ -100,6 +114,23 @@ export class ImageUses {
 
 function nameUse(organizationId: string, image: string): string {
   return `${organizationId} ${image}`;
+}
+
+/** Gives images the names that the organization uses for them. Those that are not stored are left out. */
+function pick(
+  stored: readonly Omit<ImageRecord, 'image'>[],
+  names: readonly { image: string; digest: string }[],
+): ImageRecord[] {
+  const byDigest = new Map(stored.map((image) => [image.digest, image]));
+  return names.flatMap(({ image, digest }) => {
+    const found = byDigest.get(digest);
+    return found === undefined ? [] : [{ ...found, image }];
+  });
+}
+
+/** These are in a table of their own. */
+function isBuiltName(image: string): boolean {
+  return image.startsWith(`${BUILT_REGISTRY}/`);
 }
 
 function isBuiltinName(image: string): boolean {

@@ -26,6 +26,7 @@ import { RunnerCaptures } from './runner-captures.ts';
 import { RunnerCommands } from './runner-commands.ts';
 import { RunnerDisks } from './runner-disks.ts';
 import { RunnerFiles } from './runner-files.ts';
+import { RunnerImages } from './runner-images.ts';
 import { RunnerMeasures } from './runner-measures.ts';
 import { agentPath, askGuest, brokenProtocol, readGuest, readGuestBody } from './guest-requests.ts';
 import {
@@ -95,6 +96,7 @@ export class RunnerClient {
   readonly commands: RunnerCommands;
   readonly disks: RunnerDisks;
   readonly files: RunnerFiles;
+  readonly images: RunnerImages;
   readonly measures: RunnerMeasures;
   readonly #connection: RunnerConnection;
 
@@ -104,6 +106,7 @@ export class RunnerClient {
     this.commands = new RunnerCommands(connection);
     this.disks = new RunnerDisks(connection);
     this.files = new RunnerFiles(connection);
+    this.images = new RunnerImages(connection);
     this.measures = new RunnerMeasures(connection);
   }
 

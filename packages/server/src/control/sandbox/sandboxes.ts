@@ -18,6 +18,7 @@ import type { Reach } from '../accounts/organizations/reach.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { Credit } from '../billing/credit/credit.ts';
 import type { SandboxDisks, TakeDisks } from '../disks/sandbox-disks.ts';
+import type { BuiltImages } from '../images/built-images.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
@@ -48,6 +49,7 @@ export interface SandboxesParts {
   region: string;
   registries: Registries;
   imageUses: ImageUses;
+  builtImages: Pick<BuiltImages, 'pin'>;
   family: FamilyStore;
   credit: Credit;
   grants: Grants;
@@ -69,6 +71,8 @@ export interface CreateSandbox {
   /** From `newSandboxId()`. */
   id: string;
   request: CreateSandboxRequest;
+  /** Reference of an image of the organization that has no name, instead of that of the request. */
+  image?: string | undefined;
   egress: RequestedEgress;
 }
 
@@ -115,15 +119,16 @@ export class Sandboxes {
     });
   }
 
-  async #create({ owner, reach, id, request, egress }: CreateSandbox): Promise<SandboxRecord> {
+  async #create({ owner, reach, id, request, egress, ...create }: CreateSandbox): Promise<SandboxRecord> {
     const { organizationId } = owner;
-    const reference = parseImageReference(request.image);
+    const image = create.image ?? (await this.#parts.builtImages.pin(organizationId, request.image));
+    const reference = parseImageReference(image);
     const login = await this.#parts.registries.findLogin(organizationId, reference);
     // Before credit, quota and capacity: a caller that asks for a name must learn that its sandbox exists.
     this.#drivers.checkName(owner, request.name);
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(organizationId);
-    const { image, vcpus, mem_mib, disk_mib } = request;
+    const { vcpus, mem_mib, disk_mib } = request;
     this.#drivers.checkQuota(organizationId, [request]);
     // Refuses before a record exists: callers that retry would leave a record each time.
     using _ = await this.#runner.admitVm(id, request);

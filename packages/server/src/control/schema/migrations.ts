@@ -18,6 +18,7 @@ import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';
+import { builtImagesMigration } from '../images/built-images-migration.ts';
 import { createImageUses } from '../images/first-image-uses.ts';
 import { createPreviews } from '../ports/first-previews.ts';
 import { createRegistryCredentials } from '../registries/first-registries.ts';
@@ -102,4 +103,5 @@ export const MIGRATIONS: Record<string, Migration> = {
   },
   '0022_named_secrets': namedSecretsMigration,
   '0023_organization_audit': organizationAuditMigration,
+  '0024_image_builds': builtImagesMigration,
 };

@@ -35,6 +35,13 @@ import type {
   OrganizationAuditEntryTable,
   OrganizationAuditSecretTable,
 } from '../audit/organization/organization-audit-tables.ts';
+import type {
+  BuiltImageTable,
+  ImageBuildEventTable,
+  ImageBuildTable,
+  ImageReleaseTable,
+  ImageStepTable,
+} from '../images/built-image-tables.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
 import type { PreviewTable } from '../ports/preview-tables.ts';
 import type { RegistryCredentialTable } from '../registries/registry-tables.ts';
@@ -58,6 +65,11 @@ export interface Tables {
   idempotency_keys: IdempotencyKeyTable;
   registry_credentials: RegistryCredentialTable;
   image_uses: ImageUseTable;
+  built_images: BuiltImageTable;
+  image_steps: ImageStepTable;
+  image_builds: ImageBuildTable;
+  image_build_events: ImageBuildEventTable;
+  image_releases: ImageReleaseTable;
   previews: PreviewTable;
   snapshots: SnapshotTable;
   billing_segments: BillingSegmentTable;

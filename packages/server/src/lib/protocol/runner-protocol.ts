@@ -87,7 +87,11 @@ export const ForkVm = z.strictObject({
 export type ForkVm = z.infer<typeof ForkVm>;
 
 /** Body of `POST /images/prepare`: shapes to prepare templates for, in addition to the default shape. */
-export const PrepareImage = ImageRequest.extend({ shapes: z.array(VmShape).max(MAX_BUILD_SHAPES) });
+export const PrepareImage = ImageRequest.extend({
+  shapes: z.array(VmShape).max(MAX_BUILD_SHAPES),
+  /** False prepares the image alone. */
+  templates: z.literal(false).optional(),
+});
 export type PrepareImage = z.infer<typeof PrepareImage>;
 
 export const VmInfo = z.object({
@@ -104,6 +108,38 @@ export const VmInfo = z.object({
   workspace: MountedWorkspace.optional(),
 });
 export type VmInfo = z.infer<typeof VmInfo>;
+
+/** Environment, user and directory that an image gives to the programs in it. */
+export const ImageConfig = z.strictObject({
+  env: z.record(z.string(), z.string()),
+  user: z.string().max(256),
+  workdir: z.string().max(4095),
+});
+export type ImageConfig = z.infer<typeof ImageConfig>;
+
+/** Answer of `GET /vms/{id}/image`, about the image that the VM was started from, and of `GET /images/{digest}`. */
+export const StoredConfig = z.object({ digest: z.string(), size_bytes: z.int(), config: ImageConfig });
+export type StoredConfig = z.infer<typeof StoredConfig>;
+
+/** Body of `POST /images/{digest}/keep`: with `kept`, the image gets a name and is not evicted; without, it may be. */
+export const KeepImage = z.strictObject({ organization: z.string().min(1).max(128), kept: z.boolean() });
+
+/** Body of `POST /vms/{id}/image`: makes an image of the VM's files, which belongs to the organization. */
+export const CommitVm = z.strictObject({
+  organization: z.string().min(1).max(128),
+  /** The build that makes it, to find what it has made and not named. */
+  build: z.string().min(1).max(128),
+  config: ImageConfig,
+  /** Whether the image gets a name. Otherwise it is what a step of a build left, and part of the image cache. */
+  kept: z.boolean(),
+  /** The most bytes that the image may have as stored. */
+  max_bytes: z.int().positive(),
+});
+export type CommitVm = z.infer<typeof CommitVm>;
+
+/** Answer of `POST /vms/{id}/image`. */
+export const CommittedImage = z.object({ digest: z.string(), size_bytes: z.int() });
+export type CommittedImage = z.infer<typeof CommittedImage>;
 
 /** Resources used by a VM's process, read on the host. */
 export const VmUsage = z.object({ cpu_ms: z.int(), mem_peak_bytes: z.int() });
@@ -252,6 +288,34 @@ export const PreparedImage = z.object({
   shapes: z.array(ReadyShape),
 });
 export type PreparedImage = z.infer<typeof PreparedImage>;
+
+/** An image that an organization has built from steps. */
+export const OwnedImage = z.object({
+  digest: z.string(),
+  organization: z.string(),
+  /** The build that made it. */
+  build: z.string(),
+  size_bytes: z.int(),
+  prepared_at: z.iso.datetime(),
+  kept: z.boolean(),
+  /** Its owner has deleted it, and something still uses its file. */
+  released: z.boolean(),
+  /** Whether sandboxes or snapshots hold links to its file, so that its bytes stay when it is removed. */
+  linked: z.boolean(),
+  shapes: z.array(ReadyShape),
+});
+export type OwnedImage = z.infer<typeof OwnedImage>;
+
+/** Query of `GET /images/owned`: all that are given must hold. `after` is the digest at which the last page ended. */
+export const OwnedImagesQuery = z.strictObject({
+  organization: z.string().min(1).max(128).optional(),
+  build: z.string().min(1).max(128).optional(),
+  after: z.string().max(128).optional(),
+});
+export type OwnedImagesQuery = z.infer<typeof OwnedImagesQuery>;
+
+/** Answer of `GET /images/owned`, in the order of the digests. `next` is undefined after the last page. */
+export const OwnedImagesPage = z.object({ images: z.array(OwnedImage), next: z.string().optional() });
 
 export const RunnerError = z.object({
   code: z.custom<ErrorCode>(isErrorCode),

@@ -59,3 +59,34 @@ test('a free slot is given to the owner with the fewest slots, and one owner can
   assert.deepEqual(order, ['other', 'greedy 3', 'greedy 4']);
   assert.deepEqual([slots.running, slots.waiting], [0, 0]);
 });
+
+test('an owner at its limit waits while others start, and its next task starts when one of its own ends', async () => {
+  const slots = new Slots('things', { maxRunning: 3, maxRunningOfOwner: 1, maxWaiting: 2 });
+  const { signal } = new AbortController();
+  const started: string[] = [];
+  const ends = new Map<string, () => void>();
+  const start = (name: string, owner: string): Promise<void> =>
+    slots.run(
+      signal,
+      () => {
+        started.push(name);
+        return new Promise((resolve) => ends.set(name, resolve));
+      },
+      owner,
+    );
+  const works = [start('a1', 'a'), start('a2', 'a'), start('b1', 'b'), start('b2', 'b')];
+  await assert.rejects(start('a3', 'a'), /too many things are waiting/u);
+  await new Promise(setImmediate);
+  assert.deepEqual(started, ['a1', 'b1']);
+  ends.get('b1')?.();
+  await works[2];
+  await new Promise(setImmediate);
+  assert.deepEqual(started, ['a1', 'b1', 'b2']);
+  ends.get('a1')?.();
+  await works[0];
+  await new Promise(setImmediate);
+  assert.deepEqual(started, ['a1', 'b1', 'b2', 'a2']);
+  for (const end of ends.values()) end();
+  await Promise.all(works);
+  assert.deepEqual([slots.running, slots.waiting], [0, 0]);
+});

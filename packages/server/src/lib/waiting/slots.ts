@@ -2,6 +2,8 @@ import { AppError } from '@coppice/contract';
 
 export interface SlotsOptions {
   maxRunning: number;
+  /** Limit for one owner; default: only the limit for all applies. */
+  maxRunningOfOwner?: number;
   maxWaiting: number;
   /** Limit for one owner; default: only the limit for all applies. */
   maxWaitingOfOwner?: number;
@@ -65,13 +67,13 @@ export class Slots {
 
   #wait(signal: AbortSignal, owner: string): Promise<void> {
     signal.throwIfAborted();
-    if (this.#running < this.#options.maxRunning) {
+    if (this.#running < this.#options.maxRunning && this.#mayRun(owner)) {
       this.#take(owner);
       return Promise.resolve();
     }
     const { maxWaitingOfOwner = Infinity } = this.#options;
     const others = this.#waiting.filter((waiter) => waiter.owner === owner).length;
-    if (this.isFull || others >= maxWaitingOfOwner) {
+    if (this.waiting >= this.#options.maxWaiting || others >= maxWaitingOfOwner) {
       throw new AppError('capacity', `too many ${this.#what} are waiting; try again later`);
     }
     return new Promise((resolve, reject) => {
@@ -98,13 +100,20 @@ export class Slots {
     return this.#held.get(owner) ?? 0;
   }
 
+  #mayRun(owner: string): boolean {
+    const { maxRunningOfOwner = Infinity } = this.#options;
+    return this.#heldBy(owner) < maxRunningOfOwner;
+  }
+
   /** Releases a slot and gives it directly to a waiter, if there is one. */
   #release(owner: string): void {
     this.#running -= 1;
     const others = this.#heldBy(owner) - 1;
     if (others > 0) this.#held.set(owner, others);
     else this.#held.delete(owner);
-    const [next] = this.#waiting.toSorted((a, b) => this.#heldBy(a.owner) - this.#heldBy(b.owner));
+    const [next] = this.#waiting
+      .filter((waiter) => this.#mayRun(waiter.owner))
+      .toSorted((a, b) => this.#heldBy(a.owner) - this.#heldBy(b.owner));
     if (next === undefined) return;
     this.#waiting.splice(this.#waiting.indexOf(next), 1);
     this.#take(next.owner);

@@ -5,6 +5,7 @@ import { pino } from 'pino';
 import {
   CacheEvictor,
   type CachedImage,
+  type CachedImages,
   type CachedTemplate,
   type CachedThings,
   type CacheEvictorOptions,
@@ -34,8 +35,20 @@ class Things<T> implements CachedThings<T> {
   }
 }
 
+class Images extends Things<CachedImage> implements CachedImages {
+  readonly linked = new Set<string>();
+  /** Called while the links of an image are counted. */
+  onCount: (digest: string) => void = () => undefined;
+
+  async isLinked(digest: string): Promise<boolean> {
+    await Promise.resolve();
+    this.onCount(digest);
+    return this.linked.has(digest);
+  }
+}
+
 function setUp(options: Partial<CacheEvictorOptions> = {}) {
-  const images = new Things<CachedImage>();
+  const images = new Images();
   const templates = new Things<CachedTemplate>();
   const leases = new CacheLeases();
   const forgotten: string[] = [];
@@ -169,4 +182,93 @@ test('an image that cannot be removed is skipped, and the next one is evicted in
   assert.equal(await sweep(), 'stuck');
   addImage('third', 60, 3);
   assert.equal(await sweep(), 'stuck');
+});
+
+test('a built image with a name stays over any limit until it is deleted and no longer in use', async () => {
+  const { addImage, addTemplate, sweep, leases, images, evictor } = setUp({ maxBytes: 1 });
+  addImage('built', 50, 1);
+  const built = images.things.get('built');
+  assert.ok(built);
+  images.things.set('built', { ...built, isKept: true, isReleased: false });
+  assert.equal(await sweep(), 'built');
+  images.things.set('built', { ...built, isKept: true, isReleased: true });
+  addTemplate('running', 'built');
+  const lease = leases.open();
+  lease.add(imageKey('built'));
+  lease.add(templateKey('running'));
+  assert.equal(await sweep(), 'built running');
+  lease.release();
+  await evictor.settled();
+  assert.deepEqual([...images.things.keys()], []);
+});
+
+test('a deleted image goes when the last link to its file is gone', async () => {
+  const { addImage, sweep, images, evictor } = setUp();
+  addImage('deleted', 50, 1);
+  Object.assign(images.things.get('deleted')!, { owner: {}, isKept: true, isReleased: true });
+  images.linked.add('deleted');
+  assert.equal(await sweep(), 'deleted');
+  assert.equal(evictor.totalBytes, 0);
+  images.linked.clear();
+  assert.equal(await sweep(), '');
+});
+
+test('linked images of steps are neither evicted nor counted, so they push nothing out', async () => {
+  const { addImage, sweep, images } = setUp();
+  addImage('old', 90, 1);
+  for (const digest of ['step', 'deleted step']) {
+    addImage(digest, 500, 9);
+    Object.assign(images.things.get(digest)!, { owner: {}, isReleased: digest !== 'step' });
+    images.linked.add(digest);
+  }
+  assert.equal(await sweep(), 'old step deleted step');
+  images.linked.clear();
+  assert.equal(await sweep(), '');
+});
+
+test('an image that comes into use or gets a name while its links are counted stays', async () => {
+  const { addImage, sweep, images, leases } = setUp();
+  for (const digest of ['used', 'deleted and used', 'named', 'linked']) addImage(digest, 90, 1);
+  for (const image of images.things.values()) image.owner = {};
+  const used = images.things.get('deleted and used')!;
+  used.isReleased = true;
+  const lease = leases.open();
+  let counts = 0;
+  images.onCount = (digest) => {
+    if (digest === 'deleted and used') lease.add(imageKey(digest));
+    counts += 1;
+    // Each was counted once before; now they are about to be evicted.
+    if (counts <= 5) return;
+    if (digest === 'used') lease.add(imageKey(digest));
+    if (digest === 'named') images.things.get(digest)!.isKept = true;
+    if (digest === 'linked') images.linked.add(digest);
+  };
+  assert.equal(await sweep(), 'used deleted and used named linked');
+});
+
+test('what a step of a build has left counts, and is evicted like any image', async () => {
+  const { addImage, sweep, images } = setUp();
+  addImage('step', 60, 1);
+  const step = images.things.get('step');
+  assert.ok(step);
+  images.things.set('step', { ...step, isKept: false, isReleased: false });
+  addImage('newer', 60, 2);
+  assert.equal(await sweep(), 'newer');
+});
+
+test('an image that gets a name again while another one is removed stays', async () => {
+  const { addImage, sweep, images } = setUp();
+  for (const digest of ['first', 'second']) {
+    addImage(digest, 1, 1);
+    const image = images.things.get(digest);
+    assert.ok(image);
+    image.isReleased = true;
+  }
+  const evict = images.evict.bind(images);
+  images.evict = async (name) => {
+    const other = images.things.get('second');
+    if (name === 'first' && other !== undefined) other.isReleased = false;
+    await evict(name);
+  };
+  assert.equal(await sweep(), 'second');
 });

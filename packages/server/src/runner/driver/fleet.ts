@@ -54,6 +54,8 @@ export interface FleetOptions extends AssemblyParts {
   /** Most warm VMs in total; 0 keeps none. */
   warmPoolLimit: number;
   hasCapture: (id: string) => boolean;
+  /** Called when nothing of a VM is left. */
+  onVmGone: () => void;
   log: Logger;
 }
 
@@ -124,7 +126,10 @@ export class Fleet {
     this.vms = new VmRoster({
       ...options,
       directoryOf: (unit) => this.#assembler.directoryOf(unit),
-      onGone: (unit) => this.#pool.drop(unit),
+      onGone: (unit) => {
+        this.#pool.drop(unit);
+        options.onVmGone();
+      },
     });
   }
 

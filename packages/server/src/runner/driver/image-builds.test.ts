@@ -72,6 +72,13 @@ class Site {
 
 const SHAPE = { vcpus: 2, mem_mib: 512, disk_mib: 256 };
 
+test('without templates, only the image is prepared', async () => {
+  const site = new Site();
+  const { signal } = new AbortController();
+  assert.equal(await site.builds.build({ ...REQUEST, templates: false }, { signal }), STORED);
+  assert.deepEqual(site.order, ['image app:1']);
+});
+
 test('templates of the default and the given shapes are built one after another, each with a reservation', async () => {
   const site = new Site();
   const told: string[] = [];

@@ -55,6 +55,7 @@ export class ImageBuilds {
     const { signal, onPrepared, onTemplate, ...listeners } = options;
     const image = await plan.prepareImage(request, { ...listeners, lease });
     onPrepared?.(image);
+    if (request.templates === false) return image;
     for (const shape of shapes) {
       const blueprint = plan.blueprintOf(image, shape, lease);
       if (plan.isReady(blueprint)) continue;

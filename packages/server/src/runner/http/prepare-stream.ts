@@ -62,7 +62,8 @@ function tellSteps(
   };
 }
 
-function untilClosed(stream: http2.ServerHttp2Stream): AbortSignal {
+/** Aborts when the caller has left. */
+export function untilClosed(stream: http2.ServerHttp2Stream): AbortSignal {
   const left = new AbortController();
   const leave = (): void => left.abort(new AppError('unavailable', 'the caller has left'));
   if (stream.destroyed) leave();

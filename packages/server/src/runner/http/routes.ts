@@ -10,13 +10,17 @@ import { VmMetricsQuery, type RunnerMetrics } from '../../lib/protocol/metrics-p
 import {
   CaptureId,
   CaptureRequest,
+  CommitVm,
   CreateVm,
   EventPlace,
   ForkVm,
+  KeepImage,
+  OwnedImagesQuery,
   PrepareImage,
   RestoreVm,
   RollbackVm,
   VmShape,
+  type OwnedImagesPage,
   type RunnerStatus,
 } from '../../lib/protocol/runner-protocol.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
@@ -26,6 +30,7 @@ import type { ImageBuilds } from '../driver/image-builds.ts';
 import type { TemplatePlan } from '../driver/template-plan.ts';
 import type { VmCopies } from '../driver/vm-copies.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
+import type { VmImages } from '../driver/vm-images.ts';
 import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
 import type { ImageStore } from '../image/store/image-store.ts';
 import type { VmMeters } from '../metrics/vm-meters.ts';
@@ -34,7 +39,7 @@ import { tunnelToAgent } from './agent-tunnel.ts';
 import { streamEvents } from './event-stream.ts';
 import { holdPlace, readJson, respondEmpty, respondJson } from './exchange.ts';
 import { DISK_ROUTES, diskKeyOf } from './disk-routes.ts';
-import { streamPreparation, toWire } from './prepare-stream.ts';
+import { streamPreparation, toWire, untilClosed } from './prepare-stream.ts';
 
 const VM_ID = /^run[0-9a-f]{20}$/u;
 
@@ -46,6 +51,7 @@ export interface RouteParts {
   images: ImageStore;
   builds: ImageBuilds;
   plan: TemplatePlan;
+  vmImages: VmImages;
   disks: DiskOperations;
   status: () => RunnerStatus;
   metrics: () => RunnerMetrics;
@@ -130,12 +136,18 @@ const ROUTES: readonly Route[] = [
     '/vms/:vm/agent/commands/:route',
     (parts, exchange) => joinAgent(parts, exchange, ['watch', 'output'], '/commands'),
   ],
+  [['GET'], '/vms/:vm/image', ({ vmImages }, { stream, id }) => respondJson(stream, 200, vmImages.read(id))],
+  [['POST'], '/vms/:vm/image', commitVm],
   [['GET'], '/captures', ({ copies }, { stream }) => respondJson(stream, 200, copies.listCaptures())],
   [['DELETE'], '/captures/:capture', removeCapture],
   [['GET'], '/events', ({ spool }, { stream }) => streamEvents(stream, spool)],
   [['POST'], '/events/ack', acknowledgeEvents],
   [['GET'], '/images', listImages],
+  [['GET'], '/images/owned', listOwnedImages],
   [['POST'], '/images/prepare', prepareImage],
+  [['GET'], '/images/:digest', readImage],
+  [['POST'], '/images/:digest/keep', keepImage],
+  [['DELETE'], '/images/:digest', releaseImage],
   ...DISK_ROUTES.map(([method, path, handle]): Route => [
     [method],
     path,
@@ -229,12 +241,52 @@ async function prepareImage(parts: RouteParts, { stream }: Exchange): Promise<vo
   return streamPreparation(stream, parts, PrepareImage.parse(await readJson(stream)));
 }
 
+async function commitVm({ vmImages }: RouteParts, { stream, id }: Exchange): Promise<void> {
+  const request = CommitVm.parse(await readJson(stream));
+  respondJson(stream, 201, await vmImages.commit(id, request, untilClosed(stream)));
+}
+
+function readImage({ vmImages }: RouteParts, { stream, parameters }: Exchange): void {
+  respondJson(stream, 200, vmImages.find(parameters['digest'] ?? ''));
+}
+
+async function keepImage({ images }: RouteParts, { stream, parameters }: Exchange): Promise<void> {
+  const { organization, kept } = KeepImage.parse(await readJson(stream));
+  const isStored = await images.keep(parameters['digest'] ?? '', organization, kept);
+  respondJson(stream, 200, { stored: isStored });
+}
+
+async function releaseImage({ images }: RouteParts, { stream, parameters }: Exchange): Promise<void> {
+  const isReleased = await images.release(parameters['digest'] ?? '');
+  respondJson(stream, 200, { released: isReleased });
+}
+
 function listImages({ images, plan }: RouteParts, { stream }: Exchange): void {
   respondJson(
     stream,
     200,
     images.list().map((image) => toWire(image, plan.listReady(image))),
   );
+}
+
+async function listOwnedImages({ images, plan }: RouteParts, { stream, url }: Exchange): Promise<void> {
+  const query = OwnedImagesQuery.parse(Object.fromEntries(url.searchParams));
+  const page = await images.listOwned(query);
+  const answer: z.infer<typeof OwnedImagesPage> = {
+    images: page.images.map((image) => ({
+      digest: image.digest,
+      organization: image.owner.organization,
+      build: image.owner.build,
+      size_bytes: image.sizeBytes,
+      prepared_at: image.preparedAt.toISOString(),
+      kept: image.isKept,
+      released: image.isReleased,
+      linked: image.isLinked,
+      shapes: plan.listReady(image),
+    })),
+    next: page.next,
+  };
+  respondJson(stream, 200, answer);
 }
 
 /** Joins the stream with one to the agent, for one of the `allowed` routes below `prefix`. */

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { readLayers } from './layers/flatten.ts';
-import { LayerError } from './tar/layer-error.ts';
-import { MAX_NAME_BYTES, MAX_PATH_BYTES } from './tar/layer-path.ts';
-import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader, padToBlock } from './tar/tar-format.ts';
+import { LayerError } from '../../lib/tar/layer-error.ts';
+import { MAX_NAME_BYTES, MAX_PATH_BYTES } from '../../lib/tar/layer-path.ts';
+import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader, padToBlock } from '../../lib/tar/tar-format.ts';
 import { makeScratchDirectory } from './testing/scratch-directory.ts';
 
 const LIMITS = { maxEntries: 500, maxContentBytes: 100_000, maxMetadataBytes: 200_000 };

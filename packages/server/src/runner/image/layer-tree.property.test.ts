@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { LayerError } from './tar/layer-error.ts';
+import { LayerError } from '../../lib/tar/layer-error.ts';
 import { LayerTree } from './layers/layer-tree.ts';
-import type { TarEntry } from './tar/tar-reader.ts';
+import type { TarEntry } from '../../lib/tar/tar-reader.ts';
 import { TEST_LIMITS, entry, hardlink, symlink } from './testing/tree-entries.ts';
 
 interface ModelFile {

@@ -24,11 +24,11 @@ before(async () => {
 
 after(() => rm(root, { recursive: true, force: true }));
 
-function openStore(directory = join(root, `store-${(count += 1)}`)): {
-  store: CaptureStore;
-  directory: string;
-} {
-  return { store: CaptureStore.open({ directory, program, log }), directory };
+function openStore(
+  directory = join(root, `store-${(count += 1)}`),
+  onRemoved = (): void => undefined,
+): { store: CaptureStore; directory: string } {
+  return { store: CaptureStore.open({ directory, program, onRemoved, log }), directory };
 }
 
 /** Writes the files of a capture as a VM does. */
@@ -93,6 +93,20 @@ test('a capture is listed only once it is published, also by the next process', 
   assert.deepEqual(next.find(ID), info);
   assert.deepEqual(next.machineKeys, ['machine']);
   assert.deepEqual(readdirSync(directory), [ID]);
+});
+
+test('the removal of a capture is reported when its links are gone, and so is that of one that failed', async () => {
+  const directory = join(root, `store-${(count += 1)}`);
+  const left: string[][] = [];
+  const { store } = openStore(directory, () => left.push(readdirSync(directory)));
+  await publish(store);
+  left.splice(0);
+  {
+    await using partial = store.begin();
+    fill(partial.path);
+  }
+  await store.remove(ID);
+  assert.deepEqual(left, [[ID], []]);
 });
 
 test('a published capture gives its files, overlays from the lowest', async () => {

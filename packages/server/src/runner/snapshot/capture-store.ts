@@ -23,6 +23,15 @@ import { sumFiles } from './memory-writer.ts';
 
 const PARTIAL = '.partial';
 
+export interface CaptureStoreOptions {
+  directory: string;
+  /** The program that computes digests. */
+  program: string;
+  /** Called after the files of a capture, complete or not, are gone: the image cache may free what they linked to. */
+  onRemoved: () => void;
+  log: Logger;
+}
+
 export interface CaptureFiles {
   directory: VmDirectory;
   statePath: string;
@@ -43,18 +52,20 @@ interface Entry {
 export class CaptureStore {
   readonly #directory: string;
   readonly #program: string;
+  readonly #onRemoved: () => void;
   readonly #entries = new Map<string, Entry>();
 
-  private constructor(directory: string, program: string) {
+  private constructor({ directory, program, onRemoved }: Omit<CaptureStoreOptions, 'log'>) {
     this.#directory = directory;
     this.#program = program;
+    this.#onRemoved = onRemoved;
   }
 
-  /** Reads the captures and removes unfinished ones. `program` is the one that computes digests. */
-  static open(options: { directory: string; program: string; log: Logger }): CaptureStore {
-    const { directory, program, log } = options;
+  /** Reads the captures and removes unfinished ones. */
+  static open({ log, ...options }: CaptureStoreOptions): CaptureStore {
+    const { directory } = options;
     mkdirSync(directory, { recursive: true, mode: 0o711 });
-    const store = new CaptureStore(directory, program);
+    const store = new CaptureStore(options);
     for (const name of readdirSync(directory)) {
       const path = join(directory, name);
       if (name.endsWith(PARTIAL)) rmSync(path, { recursive: true, force: true });
@@ -86,7 +97,7 @@ export class CaptureStore {
   begin(): AsyncDisposable & { path: string } {
     const path = join(this.#directory, `${randomBytes(8).toString('hex')}${PARTIAL}`);
     mkdirSync(path, { mode: 0o711 });
-    return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true, maxRetries: 5 }) };
+    return { path, [Symbol.asyncDispose]: () => this.#erase(path) };
   }
 
   /** Syncs the files that the memory writer has not synced, and returns their digests. */
@@ -141,7 +152,12 @@ export class CaptureStore {
     // Only now: a capture that could not be moved still exists and is listed.
     this.#entries.delete(id);
     await syncLater(this.#directory);
-    await rm(trash, { recursive: true, force: true, maxRetries: 5 });
+    await this.#erase(trash);
+  }
+
+  async #erase(path: string): Promise<void> {
+    await rm(path, { recursive: true, force: true, maxRetries: 5 });
+    this.#onRemoved();
   }
 
   /**

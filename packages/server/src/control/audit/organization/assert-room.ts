@@ -22,6 +22,9 @@ export const MAX_HOURLY_ENTRIES: Partial<Record<AuditActor['type'], number>> = {
 
 const ALWAYS_ALLOWED: ReadonlySet<OrganizationAuditEvent> = new Set([
   'api_key.revoked',
+  // Its build has had room when it began: see requireRoom.
+  'image.built',
+  'image.deleted',
   'invitation.revoked',
   'member.removed',
   'team.member_removed',
@@ -49,14 +52,24 @@ export async function assertRoom(
   { organizationId, by, notes }: Addition,
   nowMs: number,
 ): Promise<void> {
+  if (notes.every(({ event }) => ALWAYS_ALLOWED.has(event))) return;
+  await requireRoom(transaction, { organizationId, by }, nowMs);
+}
+
+/** Like {@link assertRoom}, at the beginning of what writes its entry much later. */
+export async function requireRoom(
+  db: Database,
+  { organizationId, by }: Omit<Addition, 'notes'>,
+  nowMs: number,
+): Promise<void> {
   const limit = MAX_HOURLY_ENTRIES[by.type];
-  if (limit === undefined || notes.every(({ event }) => ALWAYS_ALLOWED.has(event))) return;
+  if (limit === undefined) return;
   // The numbers of entries have no gaps.
   const { rows } = await sql<{ ts: number }>`
     SELECT ts FROM organization_audit_entries
     WHERE organization_id = ${organizationId} AND seq =
       (SELECT max(seq) FROM organization_audit_entries WHERE organization_id = ${organizationId}) - ${limit - 1}::integer`.execute(
-    transaction,
+    db,
   );
   const [oldest] = rows;
   // A clock that was set back must not close the log until it is right again.

@@ -11,7 +11,7 @@ import { AppError, SERVICE_ACTOR, type AuditActor, type AuditHead } from '@coppi
 import { sql } from 'kysely';
 import type { Database } from '../../db/database.ts';
 import type { SecretBox } from '../../secrets/secret-box.ts';
-import { assertRoom, type Noted } from './assert-room.ts';
+import { assertRoom, requireRoom, type Noted } from './assert-room.ts';
 import { buildEntry, type OrganizationHead, type OrganizationNote } from './organization-entry.ts';
 import type { OrganizationAuditRow } from './organization-audit-tables.ts';
 import { OrganizationSecrets } from './organization-secrets.ts';
@@ -79,6 +79,11 @@ export class OrganizationAudit {
     if (!isFirst)
       await this.#append(transaction, { organizationId, by: SERVICE_ACTOR, notes: [replaced] }, secret);
     await this.#append(transaction, { organizationId, by, notes }, secret);
+  }
+
+  /** Throws `rate_limited` if the log has too many entries of the last hour for a change by this actor. */
+  requireRoom(db: Database, change: Omit<OrganizationChange, 'notes'>): Promise<void> {
+    return requireRoom(db, change, this.#now());
   }
 
   /** Adds the same entry to the logs of all organizations that the person is a member of. Rules as of {@link write}. */

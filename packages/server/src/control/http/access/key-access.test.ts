@@ -84,9 +84,18 @@ before(async () => {
   await call('POST', '/v1/disks', keys.full, { name: ids['disk'], size_gb: 1 });
   await call('POST', `/v1/disks/${ids['disk']}/snapshots`, keys.full, { name: ids['diskSnapshot'] });
   const webhook = await call('POST', '/v1/webhooks', keys.full, { url: 'https://one.test/' });
+  const steps = { from: 'node:22-slim', name: 'app:1', steps: [] };
+  const build = await call('POST', '/v1/images/build', keys.full, steps);
+  ids['build'] = build.body.id;
+  const tar = { apiKey: keys.full, raw: new Uint8Array(1024) };
+  ids['context'] = (await harness.call('POST', '/v1/images/contexts', tar)).body.id;
   ids['webhook'] = webhook.body.id;
   const command = await call('POST', `/v1/runs/${run.id}/commands`, keys.full, { command: 'sleep 1' });
   ids['command'] = command.body.id;
+  // Else each request that waits for it would take a minute.
+  const [guest] = harness.runner.commands.list(run.id);
+  assert.ok(guest);
+  harness.runner.commands.end(run.id, guest, 0);
   const upload = `/v1/runs/${run.id}/files/upload?path=/etc/hostname`;
   await harness.fetch('POST', upload, { apiKey: keys.full, raw: 'one' });
   harness.runner.files.archives.contents.set('/etc/hostname', Buffer.from('packed'));

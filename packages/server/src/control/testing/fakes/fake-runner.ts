@@ -7,6 +7,7 @@ import { rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
+import { FakeBuiltImages } from './fake-built-images.ts';
 import { FakeCommands } from './fake-commands.ts';
 import { FakeFiles } from './fake-files.ts';
 import { FakeMetrics } from './fake-metrics.ts';
@@ -41,6 +42,14 @@ import {
 
 const HEARTBEAT_MS = 10_000;
 const DIGEST = `sha256:${'a'.repeat(64)}`;
+const PREPARED: PreparedImage = {
+  image: `registry.test/library/node:22-slim@${DIGEST}`,
+  digest: DIGEST,
+  size_bytes: 1000,
+  prepared_at: '2026-01-01T00:00:00.000Z',
+  status: 'ready',
+  shapes: [],
+};
 
 type EndEvent = Extract<RunnerEvent, { type: 'vm_ended' }>;
 
@@ -69,6 +78,7 @@ export class FakeRunner implements AsyncDisposable {
   readonly vms = new Map<string, VmInfo>();
   readonly disks: FakeDisks = new FakeDisks({ hasVm: (id) => this.vms.has(id), host: () => this.host?.() });
   readonly commands = new FakeCommands();
+  readonly built = new FakeBuiltImages();
   readonly captures: FakeCaptures = new FakeCaptures({
     vms: this.vms,
     disks: this.disks,
@@ -101,7 +111,9 @@ export class FakeRunner implements AsyncDisposable {
   accelerator: Accelerator = 'tcg';
   images: PreparedImage[] = [];
   /** Events of a preparation; an async iterable can delay them. */
-  progress: Iterable<PrepareProgress> | AsyncIterable<PrepareProgress> = [];
+  progress: Iterable<PrepareProgress> | AsyncIterable<PrepareProgress> = [
+    { type: 'prepared', image: PREPARED },
+  ];
   /** Received requests, newest last. */
   readonly creates: CreateVm[] = [];
   readonly preparations: PrepareImage[] = [];
@@ -247,6 +259,10 @@ export class FakeRunner implements AsyncDisposable {
     const [, id, rest = ''] = /^\/vms\/([^/]+)(\/.*)?$/.exec(url.pathname) ?? [];
     if (id !== undefined && rest === '/admission') return this.#admit(stream);
     if (id !== undefined && rest === '/metrics') return this.metrics.answerVm(stream, id, url);
+    if (id !== undefined && rest === '/image')
+      return this.built.answerVm(stream, method, this.vms.get(id)?.image ?? '');
+    if (url.pathname === '/images/owned') return this.built.list(stream, url.searchParams);
+    if (url.pathname.startsWith('/images/sha256:')) return this.built.answer(stream, method, url.pathname);
     if (id !== undefined && rest === '/egress') return this.#answerEgress(stream, method, id);
     if (await this.disks.take(stream, method, url)) return;
     if (await this.captures.take(stream, `${method} ${url.pathname}`)) return;

@@ -1,4 +1,5 @@
 /** The part of migration-rows.ts for versions with teams: people, audit logs, and money. */
+import { IMAGE_BUILDS } from './migration-rows-of-builds.ts';
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
@@ -423,4 +424,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0021_events': EVENTS,
   '0022_named_secrets': NAMED_SECRETS,
   '0023_organization_audit': ORGANIZATION_AUDIT,
+  '0024_image_builds': IMAGE_BUILDS,
 };

@@ -1,7 +1,8 @@
-import { readdir, stat, statfs } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setInterval as every } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
+import { findFreeBytes } from '../../../lib/files/free-space.ts';
 
 const WATCH_INTERVAL_MS = 250;
 
@@ -18,8 +19,7 @@ export async function checkFreeSpace(
   neededBytes: number,
   minFreeBytes: number,
 ): Promise<void> {
-  const { bavail, bsize } = await statfs(directory);
-  const freeBytes = bavail * bsize;
+  const freeBytes = await findFreeBytes(directory);
   if (freeBytes - neededBytes >= minFreeBytes) return;
   throw new AppError(
     'capacity',

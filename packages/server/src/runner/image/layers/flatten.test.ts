@@ -8,13 +8,13 @@ import type { Writable } from 'node:stream';
 import { test } from 'node:test';
 import { writeTar, type LayerEntry } from '../../../../../../e2e/fixtures/images/oci-layout.ts';
 import { readLayers, writeFlatTar } from './flatten.ts';
-import { LayerError } from '../tar/layer-error.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { runProcess } from '../../host/run-process.ts';
 import { makeScratchDirectory } from '../testing/scratch-directory.ts';
 import { squashfsArguments } from './squashfs.ts';
-import { TarWriter } from '../tar/tar-writer.ts';
-import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader } from '../tar/tar-format.ts';
-import { readTar, type TarEntry } from '../tar/tar-reader.ts';
+import { TarWriter } from '../../../lib/tar/tar-writer.ts';
+import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader } from '../../../lib/tar/tar-format.ts';
+import { readTar, type TarEntry } from '../../../lib/tar/tar-reader.ts';
 import { TEST_LIMITS } from '../testing/tree-entries.ts';
 
 const TIMEOUT_MS = 30_000;

@@ -3,12 +3,12 @@
  * ({@link LayerTree}); the second copies the contents that remain, in the order in which they lie in the layers.
  */
 import { open } from 'node:fs/promises';
-import { ByteWindow } from '../tar/byte-window.ts';
-import type { Inode } from '../tar/inode.ts';
-import { LayerError } from '../tar/layer-error.ts';
+import { ByteWindow } from '../../../lib/tar/byte-window.ts';
+import type { Inode } from '../../../lib/tar/inode.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { LayerTree } from './layer-tree.ts';
-import { readTar } from '../tar/tar-reader.ts';
-import type { TarWriter } from '../tar/tar-writer.ts';
+import { readTar } from '../../../lib/tar/tar-reader.ts';
+import type { TarWriter } from '../../../lib/tar/tar-writer.ts';
 import type { TreeLimits } from './tree-budget.ts';
 
 const WINDOW_BYTES = 1 << 20;

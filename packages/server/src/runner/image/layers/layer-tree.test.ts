@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Inode } from '../tar/inode.ts';
-import { LayerError } from '../tar/layer-error.ts';
+import type { Inode } from '../../../lib/tar/inode.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { LayerTree } from './layer-tree.ts';
-import type { TarEntry } from '../tar/tar-reader.ts';
+import type { TarEntry } from '../../../lib/tar/tar-reader.ts';
 import { TEST_LIMITS, entry, hardlink, names, symlink } from '../testing/tree-entries.ts';
 import type { TreeLimits } from './tree-budget.ts';
 

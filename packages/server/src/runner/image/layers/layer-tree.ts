@@ -9,10 +9,10 @@
  *  - `.wh.NAME` removes NAME and `.wh..wh..opq` removes all in its directory, but only entries of lower layers.
  *  - Symbolic links among the parents of an entry are followed inside the image; missing parents are made.
  */
-import { buildInode, implicitDirectory, type Inode } from '../tar/inode.ts';
-import { LayerError, quoteName } from '../tar/layer-error.ts';
-import { MAX_NAME_BYTES, MAX_PATH_BYTES, parseLayerPath } from '../tar/layer-path.ts';
-import type { TarEntry } from '../tar/tar-reader.ts';
+import { buildInode, implicitDirectory, type Inode } from '../../../lib/tar/inode.ts';
+import { LayerError, quoteName } from '../../../lib/tar/layer-error.ts';
+import { MAX_NAME_BYTES, MAX_PATH_BYTES, parseLayerPath } from '../../../lib/tar/layer-path.ts';
+import type { TarEntry } from '../../../lib/tar/tar-reader.ts';
 import { TreeBudget, type TreeLimits } from './tree-budget.ts';
 
 interface Node {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { gzipSync, zstdCompressSync } from 'node:zlib';
 import fc from 'fast-check';
-import { LayerError } from '../tar/layer-error.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { unpackLayer } from './layer-unpacking.ts';
 import { makeScratchDirectory } from '../testing/scratch-directory.ts';
 

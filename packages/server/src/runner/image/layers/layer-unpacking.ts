@@ -4,8 +4,8 @@ import { createWriteStream } from 'node:fs';
 import { PassThrough, Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createZstdDecompress } from 'node:zlib';
-import { LayerError } from '../tar/layer-error.ts';
-import { splitZstdFrames } from '../tar/zstd-frames.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
+import { splitZstdFrames } from '../../../lib/tar/zstd-frames.ts';
 
 const MAGIC_BYTES = 4;
 const GZIP_MAGIC = Buffer.from([0x1f, 0x8b]);

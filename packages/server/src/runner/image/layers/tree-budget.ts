@@ -1,6 +1,6 @@
 /** Limits what the layers of one image may cost together: memory, time, and bytes of the image made from them. */
-import { LayerError } from '../tar/layer-error.ts';
-import type { TarEntry } from '../tar/tar-reader.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
+import type { TarEntry } from '../../../lib/tar/tar-reader.ts';
 
 export interface TreeLimits {
   /** Entries of all layers, and the directories made for them. */

@@ -3,8 +3,8 @@ import { constants } from 'node:fs';
 import { lstat, open, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
-import { LayerError } from '../tar/layer-error.ts';
-import { readTar } from '../tar/tar-reader.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
+import { readTar } from '../../../lib/tar/tar-reader.ts';
 
 const CHUNK_BYTES = 1 << 20;
 /** Largest number of files in an archive; a layout has a blob for each layer and a few more. */

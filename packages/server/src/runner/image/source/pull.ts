@@ -4,7 +4,7 @@ import { AppError } from '@coppice/contract';
 import { parseImageConfig, type ParsedConfig } from './image-config.ts';
 import type { ImageLimits } from '../layers/image-limits.ts';
 import type { ImageConfig } from '../store/image-store.types.ts';
-import { LayerError } from '../tar/layer-error.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import type { Blob } from '../registry/blob-reader.ts';
 import type { PullableImage } from './resolver.ts';
 

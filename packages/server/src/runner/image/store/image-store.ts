@@ -13,13 +13,14 @@ import { mkdir } from 'node:fs/promises';
 import {
   AppError,
   formatImageReference,
+  isBuiltImage,
   isBuiltinImage,
   parseImageReference,
   type ImageReference,
 } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { untilAborted } from '../../../lib/waiting/deadline.ts';
-import type { ImageAccess } from '../../../lib/protocol/runner-protocol.ts';
+import type { ImageAccess, OwnedImagesQuery } from '../../../lib/protocol/runner-protocol.ts';
 import { imageKey, type CacheLeases } from '../../cache/cache-leases.ts';
 import { DEFAULT_IMAGE_LIMITS, type ImageLimits } from '../layers/image-limits.ts';
 import type {
@@ -32,6 +33,8 @@ import type {
 import { LocalImages } from '../local/local-images.ts';
 import { joinLayouts, type BuiltinImage } from '../source/oci-source.ts';
 import { compressedBytes } from '../source/manifest.ts';
+import { builtReference, buildLayeredImage, type LayeredBuild, type TakeTurn } from './layered-image.ts';
+import { LayerSpace } from './layer-space.ts';
 import { prepareImage } from './preparation.ts';
 import { ProgressMeter } from '../layers/progress-meter.ts';
 import { proveImage } from '../source/pull.ts';
@@ -41,7 +44,8 @@ import { SYSTEM_CERTIFICATES } from '../../../lib/tls/trust.ts';
 import { ImageResolver, formatPinned } from '../source/resolver.ts';
 import { Slots } from '../../../lib/waiting/slots.ts';
 import { UnpackPlaces, type UnpackPlacesOptions } from '../unpacking/unpack-places.ts';
-import { StoredImages, newestHolder, type ImageEntry } from './stored-images.ts';
+import { listOwned, type OwnedPage } from './owned-images.ts';
+import { StoredImages, newestHolders, type ImageEntry } from './stored-images.ts';
 
 export interface ImageStoreOptions extends RegistrySettings {
   /** Directory of this store only; one process at a time may use it. */
@@ -57,6 +61,11 @@ export interface ImageStoreOptions extends RegistrySettings {
   onStored?: () => void;
   log: Logger;
 }
+
+/** One at a time for each organization. Each may have a layer on disk. */
+const MAX_BUILDS = 16;
+const MAX_WAITING_BUILDS = 256;
+const MAX_WAITING_BUILDS_OF_OWNER = 32;
 
 interface Flight {
   info: PreparingImage;
@@ -82,6 +91,15 @@ interface Parts {
 export class ImageStore implements AsyncDisposable {
   readonly #parts: Parts;
   readonly #slots: Slots;
+  readonly #builds = new Slots('builds of images from steps', {
+    maxRunning: MAX_BUILDS,
+    maxRunningOfOwner: 1,
+    maxWaiting: MAX_WAITING_BUILDS,
+    maxWaitingOfOwner: MAX_WAITING_BUILDS_OF_OWNER,
+  });
+  readonly #received = new LayerSpace();
+  /** Builds that run or wait. */
+  readonly #building = new Set<Promise<unknown>>();
   readonly #flights = new Map<string, Flight>();
 
   private constructor(parts: Parts) {
@@ -138,6 +156,7 @@ export class ImageStore implements AsyncDisposable {
     this.#checkOpen();
     signal?.throwIfAborted();
     onStep?.('resolve');
+    if (isBuiltImage(reference)) return this.#findBuilt(reference, options);
     const digest = await untilAborted(signal, resolver.resolve(reference, access));
     (options.lease ?? own).add(imageKey(digest));
     const name = { name: formatPinned(reference), isAnonymous: resolver.isAnonymous(reference, access) };
@@ -153,16 +172,79 @@ export class ImageStore implements AsyncDisposable {
     return describe(entry, reference);
   }
 
-  /** Returns one row for each reference that points to a stored image now. */
-  list(): StoredImage[] {
-    const rows: StoredImage[] = [];
-    for (const entry of this.#parts.images.values()) {
-      for (const name of entry.references.keys()) {
-        if (newestHolder(this.#parts.images.values(), name) !== entry) continue;
-        rows.push(describeNamed(entry, name));
-      }
+  /**
+   * Makes an image of a stored one and of a layer above it, which belongs to one organization. Waits for the other builds
+   * of the organization. Neither that nor the guest takes a slot from preparations.
+   */
+  async build(request: LayeredBuild): Promise<StoredImage> {
+    const { images, places, limits, closing, leases, onStored, log } = this.#parts;
+    using lease = leases.open();
+    this.#checkOpen();
+    const base = images.find(request.base);
+    if (base === undefined)
+      throw new AppError(
+        'image_not_found',
+        `the image ${request.base} of the sandbox is not stored any more`,
+      );
+    lease.add(imageKey(base.digest));
+    const signal = AbortSignal.any([closing.signal, request.signal]);
+    const { organization } = request.owner;
+    const takeTurn: TakeTurn = (work) => this.#slots.run(signal, work, organization);
+    const parts = { images, places, limits, received: this.#received, takeTurn };
+    const build = () => buildLayeredImage(base, { ...request, signal }, parts);
+    const building = this.#builds.run(signal, build, organization);
+    this.#building.add(building);
+    // An image that was given up in the last moment goes in the sweep.
+    const entry = await building.finally(() => {
+      this.#building.delete(building);
+      onStored();
+    });
+    log.info({ image: entry.digest, base: base.digest, size_bytes: entry.sizeBytes }, 'image built');
+    return describe(entry, builtReference(entry.digest));
+  }
+
+  /** Gives up an image that was built. Returns false if there is none. */
+  async release(digest: string): Promise<boolean> {
+    const isReleased = await this.#parts.images.release(digest);
+    if (isReleased) this.#parts.onStored();
+    return isReleased;
+  }
+
+  /** Protects an image of an organization from eviction, or no longer. Returns false if it is not stored. */
+  async keep(digest: string, organization: string, isKept: boolean): Promise<boolean> {
+    const { images, onStored } = this.#parts;
+    const entry = images.find(digest);
+    if (entry?.owner?.organization !== organization) return false;
+    const isStored = await images.keep(entry, isKept);
+    if (!isKept) onStored();
+    return isStored;
+  }
+
+  #findBuilt(reference: ImageReference, { lease, organization = '' }: PrepareOptions): StoredImage {
+    const { digest = '' } = reference;
+    const entry = this.#parts.images.findOwned(digest, organization);
+    if (entry === undefined) {
+      const name = formatPinned(reference);
+      throw new AppError(
+        'image_not_found',
+        `there is no built image ${name}; build it again, or list the images`,
+      );
     }
+    lease?.add(imageKey(digest));
+    entry.lastUse.mark();
+    return describe(entry, reference);
+  }
+
+  /** Returns one row for each reference that points to a stored image now. Images with an owner are left out. */
+  list(): StoredImage[] {
+    const shared = [...this.#parts.images.values()].filter(({ owner }) => owner === undefined);
+    const rows = Array.from(newestHolders(shared), ([name, entry]) => describeNamed(entry, name));
     return rows.sort((a, b) => (a.reference < b.reference ? -1 : 1));
+  }
+
+  listOwned(asked: OwnedImagesQuery): Promise<OwnedPage> {
+    const { images, leases } = this.#parts;
+    return listOwned(images, leases, asked);
   }
 
   /** Lists the images that are pulled, flattened or wait for a slot. */
@@ -170,10 +252,11 @@ export class ImageStore implements AsyncDisposable {
     return Array.from(this.#flights.values(), ({ info }) => ({ ...info }));
   }
 
-  /** Ends all preparations; they leave nothing. */
+  /** Ends all preparations and builds; they leave nothing. */
   async close(): Promise<void> {
     this.#parts.closing.abort(new AppError('unavailable', 'the image store is shutting down'));
-    await Promise.allSettled([...this.#flights.values()].map(({ done }) => done));
+    const flights = [...this.#flights.values()].map(({ done }) => done);
+    await Promise.allSettled([...flights, ...this.#building]);
     this.#parts.client.close();
   }
 

@@ -6,7 +6,7 @@ import { isDiskFull } from '../../host/full-disk.ts';
 import { checkFreeSpace, withinSpace } from '../layers/disk-space.ts';
 import { maxUnpackedBytes, type ImageLimits } from '../layers/image-limits.ts';
 import type { ImageConfig, PrepareProgress, PrepareStep } from './image-store.types.ts';
-import { LayerError } from '../tar/layer-error.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { compressedBytes } from '../source/manifest.ts';
 import { ProgressMeter } from '../layers/progress-meter.ts';
 import { pullImage } from '../source/pull.ts';
@@ -60,7 +60,7 @@ export async function prepareImage(image: PullableImage, options: PreparationOpt
   });
 }
 
-function pickTreeLimits({ maxEntries, maxContentBytes, maxMetadataBytes }: ImageLimits): TreeLimits {
+export function pickTreeLimits({ maxEntries, maxContentBytes, maxMetadataBytes }: ImageLimits): TreeLimits {
   return { maxEntries, maxContentBytes, maxMetadataBytes };
 }
 

@@ -11,6 +11,7 @@ import type { ImageReference } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import { syncLater } from '../../../lib/files/durable-file.ts';
+import { KeyedQueue } from '../../../lib/waiting/keyed-queue.ts';
 import { LastUse } from '../../cache/last-use.ts';
 import type { ImageConfig } from './image-store.types.ts';
 
@@ -35,7 +36,18 @@ const ImageRecord = z.object({
       anonymous: z.boolean().default(false),
     }),
   ),
+  /** Of an image built from steps. Absent for images that are fetched or imported. */
+  owner: z.strictObject({ organization: z.string(), build: z.string() }).optional(),
+  /** Whether such an image has a name. One without is what a step of a build left, and part of the cache. */
+  kept: z.literal(true).optional(),
+  released: z.literal(true).optional(),
 });
+
+/** The organization that owns an image built from steps, and the build that made it. */
+export interface ImageOwner {
+  organization: string;
+  build: string;
+}
 
 /** A stored image with all references that led to it. */
 export interface ImageEntry {
@@ -49,6 +61,12 @@ export interface ImageEntry {
   /** The references that were served to an anonymous caller: only these may serve one while the registry is down. */
   anonymous: Set<string>;
   lastUse: LastUse;
+  /** Undefined for images that are fetched or imported. */
+  owner: ImageOwner | undefined;
+  /** Set for such an image with a name: nothing can make it again, so it is not evicted. */
+  isKept: boolean;
+  /** Its owner has deleted it: nothing finds it, and it is removed as soon as no VM uses it. */
+  isReleased: boolean;
 }
 
 export interface NewReference {
@@ -56,12 +74,23 @@ export interface NewReference {
   isAnonymous: boolean;
 }
 
-export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & { reference: NewReference };
+export type NewImage = Pick<ImageEntry, 'digest' | 'sizeBytes' | 'config'> & {
+  reference: NewReference;
+  owner?: ImageOwner;
+  isKept?: boolean;
+};
+
+/** An entry that has an owner. */
+export type OwnedEntry = ImageEntry & { owner: ImageOwner };
 
 export class StoredImages {
   readonly #imagesPath: string;
   readonly #stagingPath: string;
   readonly #entries = new Map<string, ImageEntry>();
+  /** By digest: the record on disk is the last one that was asked for. */
+  readonly #writes = new KeyedQueue();
+  /** Digests of the images with an owner, in order; undefined when it must be made again. */
+  #ownedDigests: string[] | undefined;
 
   private constructor(directory: string) {
     this.#imagesPath = join(directory, 'images');
@@ -128,6 +157,9 @@ export class StoredImages {
       preparedAt: now,
       references: new Map([[image.reference.name, now]]),
       anonymous: new Set(image.reference.isAnonymous ? [image.reference.name] : []),
+      owner: image.owner,
+      isKept: image.isKept === true,
+      isReleased: false,
     };
     await writeRecord(path, made);
     await chmod(path, DIRECTORY_MODE);
@@ -135,7 +167,75 @@ export class StoredImages {
     await syncLater(this.#imagesPath);
     const entry = { ...made, lastUse: LastUse.read(target) };
     this.#entries.set(entry.digest, entry);
+    this.#ownedDigests = undefined;
     return entry;
+  }
+
+  /** Finds an image that this organization has built. */
+  findOwned(digest: string, organization: string): ImageEntry | undefined {
+    const entry = this.#entries.get(digest);
+    return entry?.owner?.organization === organization && !entry.isReleased ? entry : undefined;
+  }
+
+  /** Yields the images with an owner in the order of their digests, those that are released too. */
+  *owned(after = ''): Generator<OwnedEntry> {
+    this.#ownedDigests ??= [...this.#entries.values()]
+      .filter(isOwned)
+      .map(({ digest }) => digest)
+      .sort();
+    for (const digest of this.#ownedDigests) {
+      const entry = digest > after ? this.#entries.get(digest) : undefined;
+      if (entry !== undefined && isOwned(entry)) yield entry;
+    }
+  }
+
+  /** Whether VMs or captures hold links to the file of the image, so that its bytes stay when it is removed. */
+  async isLinked(digest: string): Promise<boolean> {
+    const entry = this.#entries.get(digest);
+    // A file that cannot be read holds nothing up: its removal fails by itself.
+    const found = entry === undefined ? undefined : await stat(entry.path).catch(() => undefined);
+    return found !== undefined && found.nlink > 1;
+  }
+
+  /** Has a built image removed as soon as nothing uses it. Returns false if there is none. */
+  async release(digest: string): Promise<boolean> {
+    const entry = this.#entries.get(digest);
+    if (entry?.owner === undefined) return false;
+    await this.#change(entry, () => ({ isReleased: true }));
+    return true;
+  }
+
+  /**
+   * Records that a built image has got a name, which takes back its release, or that it has lost it. Returns false if it was
+   * evicted before.
+   */
+  keep(entry: ImageEntry, isKept: boolean): Promise<boolean> {
+    return this.#change(entry, ({ isReleased }) => ({ isKept, isReleased: isReleased && !isKept }));
+  }
+
+  /** Changes an image here first, where the evictor looks, and takes that back if it cannot be written. */
+  #change(
+    entry: ImageEntry,
+    decide: (entry: ImageEntry) => Partial<Pick<ImageEntry, 'isKept' | 'isReleased'>>,
+  ): Promise<boolean> {
+    const { digest } = entry;
+    const isStored = (): boolean => this.#entries.get(digest) === entry;
+    return this.#writes.run(digest, async () => {
+      if (!isStored()) return false;
+      const { isKept, isReleased } = entry;
+      const wanted = { isKept, isReleased, ...decide(entry) };
+      if (wanted.isKept === isKept && wanted.isReleased === isReleased) return true;
+      Object.assign(entry, wanted);
+      try {
+        await writeRecord(join(this.#imagesPath, directoryName(digest)), entry);
+      } catch (error) {
+        Object.assign(entry, { isKept, isReleased });
+        // The evictor was faster.
+        if (!isStored()) return false;
+        throw error;
+      }
+      return isStored();
+    });
   }
 
   /** Removes an image; look-ups miss it at once. No VM may use it. */
@@ -145,6 +245,7 @@ export class StoredImages {
     const trash = join(this.#stagingPath, `evicted-${name}-${process.hrtime.bigint()}`);
     renameSync(join(this.#imagesPath, name), trash);
     this.#entries.delete(digest);
+    this.#ownedDigests = undefined;
     await rm(trash, { recursive: true, force: true, maxRetries: 5 });
   }
 
@@ -160,12 +261,18 @@ export class StoredImages {
       entry.references.delete(oldest);
       entry.anonymous.delete(oldest);
     }
-    await writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry);
+    await this.#writes.run(entry.digest, () =>
+      writeRecord(join(this.#imagesPath, directoryName(entry.digest)), entry),
+    );
   }
 }
 
+function isOwned(entry: ImageEntry): entry is OwnedEntry {
+  return entry.owner !== undefined;
+}
+
 /** Returns the image that a reference pointed to last. */
-export function newestHolder(entries: Iterable<ImageEntry>, reference: string): ImageEntry | undefined {
+function newestHolder(entries: Iterable<ImageEntry>, reference: string): ImageEntry | undefined {
   let newest: ImageEntry | undefined;
   let newestAt = Number.NEGATIVE_INFINITY;
   for (const entry of entries) {
@@ -175,6 +282,17 @@ export function newestHolder(entries: Iterable<ImageEntry>, reference: string): 
     newestAt = at;
   }
   return newest;
+}
+
+/** Finds the image that each reference pointed to last. */
+export function newestHolders(entries: Iterable<ImageEntry>): Map<string, ImageEntry> {
+  const holders = new Map<string, ImageEntry>();
+  for (const entry of entries)
+    for (const [reference, at] of entry.references) {
+      const other = holders.get(reference)?.references.get(reference);
+      if (other === undefined || at > other) holders.set(reference, entry);
+    }
+  return holders;
 }
 
 function directoryName(digest: string): string {
@@ -196,6 +314,9 @@ async function readEntry(path: string): Promise<ImageEntry> {
     references: new Map(record.references.map(({ name, resolved_at }) => [name, new Date(resolved_at)])),
     anonymous: new Set(record.references.flatMap(({ name, anonymous }) => (anonymous ? [name] : []))),
     lastUse: LastUse.read(path),
+    owner: record.owner,
+    isKept: record.kept === true,
+    isReleased: record.released === true,
   };
 }
 
@@ -211,10 +332,18 @@ async function writeRecord(directory: string, entry: Omit<ImageEntry, 'lastUse'>
       resolved_at: at.toISOString(),
       anonymous: entry.anonymous.has(name),
     })),
+    ...(entry.owner !== undefined && { owner: entry.owner }),
+    ...(entry.isKept && { kept: true as const }),
+    ...(entry.isReleased && { released: true as const }),
   };
   const path = join(directory, RECORD_NAME);
   const temporaryPath = `${path}.${process.hrtime.bigint()}.new`;
-  await writeFile(temporaryPath, `${JSON.stringify(record, undefined, 2)}\n`, { flush: true });
-  await rename(temporaryPath, path);
+  try {
+    await writeFile(temporaryPath, `${JSON.stringify(record, undefined, 2)}\n`, { flush: true });
+    await rename(temporaryPath, path);
+  } catch (error) {
+    await rm(temporaryPath, { force: true });
+    throw error;
+  }
   await syncLater(directory);
 }

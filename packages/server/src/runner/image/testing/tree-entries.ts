@@ -1,6 +1,6 @@
 /** Short ways to write entries and trees in tests. */
 import type { LayerTree } from '../layers/layer-tree.ts';
-import type { TarEntry } from '../tar/tar-reader.ts';
+import type { TarEntry } from '../../../lib/tar/tar-reader.ts';
 
 export const TEST_LIMITS = { maxEntries: 100_000, maxContentBytes: 1 << 30, maxMetadataBytes: 1 << 24 };
 

@@ -2,7 +2,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import type { Socket } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { JailedProgram } from '../../confinement/jail.ts';
 import { mountProgram } from '../../confinement/program-mounts.ts';
@@ -66,6 +66,35 @@ export async function startPacking(
     // It would keep the archive from ending.
     archive.destroy();
   }
+}
+
+/** Starts the process that writes the content of an image to its standard output, as an archive. */
+export async function startReading(
+  place: UnpackPlace,
+  files: UnpackFiles,
+  imagePath: string,
+): Promise<ChildProcess> {
+  const program = await confine(place, files, { program: sqfs2tarBeside(place), names: [] });
+  const path = place.jail.isReduced ? imagePath : '/layers/base';
+  const mounts = place.jail.isReduced ? [] : [...program.mounts, { source: imagePath, target: path }];
+  const nothing = openSync('/dev/null', 'r');
+  try {
+    return place.jail.start({
+      ...program,
+      mounts,
+      // Without a name for it, sqfs2tar leaves out the owner and the mode of the root.
+      args: ['--root-becomes', '.', path],
+      stdio: ['pipe', 'pipe', nothing],
+      input: FIRST_PIPE,
+    });
+  } finally {
+    closeSync(nothing);
+  }
+}
+
+/** Both programs come from one package. */
+function sqfs2tarBeside({ tar2sqfs }: UnpackPlace): string {
+  return join(dirname(tar2sqfs), 'sqfs2tar');
 }
 
 /** Path of a file as the programs see it. */

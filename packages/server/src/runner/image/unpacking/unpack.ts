@@ -6,8 +6,8 @@
 import { Socket } from 'node:net';
 import { readLayers, writeFlatTar } from '../layers/flatten.ts';
 import { unpackLayer } from '../layers/layer-unpacking.ts';
-import { LayerError } from '../tar/layer-error.ts';
-import { TarWriter } from '../tar/tar-writer.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
+import { TarWriter } from '../../../lib/tar/tar-writer.ts';
 import {
   CONTROL,
   FIRST_LAYER,

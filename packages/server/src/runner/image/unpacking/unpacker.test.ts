@@ -13,10 +13,10 @@ import { LAUNCHER } from '../../../config/testing/launcher.ts';
 import { Jail } from '../../confinement/jail.ts';
 import { isAlive, listProcessesOfUids, type ProcessIdentity } from '../../host/host-process.ts';
 import { ProcessError } from '../../host/run-process.ts';
-import { LayerError } from '../tar/layer-error.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { IS_ROOT, makeUnpacking } from '../testing/unpacking.ts';
 import { UnpackPlaces, type UnpackPlace, type UnpackPlacesOptions } from './unpack-places.ts';
-import { Unpacker, type UnpackerOptions } from './unpacker.ts';
+import { ImageTooLargeError, Unpacker, type UnpackerOptions } from './unpacker.ts';
 
 const NEEDS_ROOT = { skip: IS_ROOT ? false : 'another user needs root' };
 const TIMEOUT_MS = 30_000;
@@ -149,6 +149,16 @@ test('a packer that fails is reported with its own words, also when it reads not
       message: /false: code 1/u,
     });
   }
+});
+
+test('an image over its limit is never written to its end', async () => {
+  await writeTar(join(root, 'random.tar'), [{ path: 'random', content: randomBytes(MIB) }]);
+  await using started = await start({ maxBytes: [2 * MIB], limits: { ...LIMITS, maxContentBytes: 2 * MIB } });
+  const { unpacker, directory } = started;
+  await unpacker.unpackLayer(0, inPieces(readFileSync(join(root, 'random.tar'))), soon());
+  const made = unpacker.makeImage(join(root, 'too-large'), { ...quiet(), maxBytes: 300_000 });
+  await assert.rejects(made, ImageTooLargeError);
+  assert.equal(statSync(join(directory, 'image')).size, 300_000);
 });
 
 test('a packer that packs nothing makes no image', async () => {

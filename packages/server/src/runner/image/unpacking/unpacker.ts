@@ -11,7 +11,7 @@
  * them, each by itself and never their directory: they can neither add a file nor replace one. So the runner, which is
  * root, finds in that directory what it put there.
  */
-import { chmodSync, closeSync, mkdirSync, openSync } from 'node:fs';
+import { chmodSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { open, rename } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { join } from 'node:path';
@@ -22,12 +22,18 @@ import { invariant } from '../../../lib/invariant.ts';
 import { untilAborted } from '../../../lib/waiting/deadline.ts';
 import type { TreeLimits } from '../layers/tree-budget.ts';
 import { giveTo, takeBack } from '../../host/file-owner.ts';
-import { LayerError } from '../tar/layer-error.ts';
+import { LayerError } from '../../../lib/tar/layer-error.ts';
 import { LineReader } from './line-reader.ts';
 import { UnpackChild } from './unpack-child.ts';
 import { MERGE, type UnpackLine } from './unpack-messages.ts';
 import type { UnpackPlace } from './unpack-places.ts';
-import { IMAGE_NAME, startPacking, startUnpacking, type UnpackFiles } from './unpack-programs.ts';
+import {
+  IMAGE_NAME,
+  startPacking,
+  startReading,
+  startUnpacking,
+  type UnpackFiles,
+} from './unpack-programs.ts';
 
 const IMAGE_MODE = 0o444;
 const FILE_MODE = 0o600;
@@ -43,8 +49,15 @@ export interface UnpackerOptions extends UnpackFiles {
   limits: TreeLimits;
 }
 
+/** The packed image would have more bytes than it may. */
+export class ImageTooLargeError extends Error {
+  override readonly name = 'ImageTooLargeError';
+}
+
 export interface PackProgress {
   signal: AbortSignal;
+  /** The most bytes of the packed image; default: those of any file. */
+  maxBytes?: number;
   /** Called once, with the bytes of all files in the image. */
   onContentBytes: (bytes: number) => void;
   /** Called with the bytes that were written; together they are at most those of all files. */
@@ -61,6 +74,7 @@ export class Unpacker implements AsyncDisposable {
   readonly #answered = new Set<number>();
   readonly #merged = Promise.withResolvers<{ acls: number }>();
   #packing: UnpackChild | undefined;
+  #reading: UnpackChild | undefined;
   #progress: PackProgress | undefined;
   /** Bytes of files that are still to be written; undefined until the process has counted them. */
   #restBytes: number | undefined;
@@ -111,16 +125,30 @@ export class Unpacker implements AsyncDisposable {
     }
   }
 
+  /** Unpacks the content of a stored image as a layer. Throws when the image cannot be read. */
+  async unpackImage(layer: number, imagePath: string, signal: AbortSignal): Promise<void> {
+    const started = await startReading(this.#place, this.#files, imagePath);
+    const reading = new UnpackChild('sqfs2tar', started);
+    this.#reading = reading;
+    const archive = started.stdout;
+    invariant(archive, 'its standard output is a pipe');
+    await this.unpackLayer(layer, archive as AsyncIterable<Buffer>, signal);
+    await untilAborted(signal, reading.succeeded());
+  }
+
   /**
    * Merges all layers and packs the image. Moves it to `path`, owned by this process, read-only and synced. Returns its
-   * size in bytes, and the number of entries that had an access control list.
+   * size in bytes, and the number of entries that had an access control list. Throws {@link ImageTooLargeError} as soon
+   * as it has more than `maxBytes`.
    */
   async makeImage(path: string, progress: PackProgress): Promise<{ sizeBytes: number; acls: number }> {
     const { uid, tar2sqfs } = this.#place;
     const made = join(this.#files.directory, IMAGE_NAME);
     makeFile(made, uid);
     this.#progress = progress;
-    const started = await startPacking(this.#place, this.#files, this.#unpacking.socket(1));
+    const { maxBytes = Infinity } = progress;
+    const files = { ...this.#files, maxFileBytes: Math.min(this.#files.maxFileBytes, maxBytes) };
+    const started = await startPacking(this.#place, files, this.#unpacking.socket(1));
     const packing = new UnpackChild(tar2sqfs, started);
     this.#packing = packing;
     this.#control.write(MERGE);
@@ -131,7 +159,10 @@ export class Unpacker implements AsyncDisposable {
       packed.status === 'rejected' &&
       !(merged.status === 'rejected' && merged.reason instanceof LayerError)
     )
-      throw packed.reason;
+      // The packer reports only that it cannot write.
+      throw statSync(made).size < maxBytes
+        ? packed.reason
+        : new ImageTooLargeError(`the image has more than ${maxBytes} bytes`, { cause: packed.reason });
     if (merged.status === 'rejected') throw merged.reason;
     await this.#end();
     return { sizeBytes: await takeImage(made, path), ...merged.value };
@@ -146,7 +177,9 @@ export class Unpacker implements AsyncDisposable {
   }
 
   async #end(): Promise<void> {
-    const ends = await Promise.allSettled([this.#unpacking.end(), this.#packing?.end()]);
+    const ends = await Promise.allSettled(
+      [this.#unpacking, this.#packing, this.#reading].map(async (child) => child?.end()),
+    );
     for (const end of ends) if (end.status === 'rejected') throw end.reason;
   }
 

@@ -1,10 +1,7 @@
 import { CommandRecord, CreateCommandRequest } from '@coppice/contract';
-import type { FastifyReply, FastifyRequest } from 'fastify';
 import { newCommandId } from '../../../commands/command-ids.ts';
-import type { Commands } from '../../../commands/commands.ts';
 import { answers } from '../../answers/answers.ts';
-import { DelayedJson } from '../../answers/delayed-json.ts';
-import { buildErrorBody, logError, toAppError } from '../../answers/error-mapper.ts';
+import { sendDelayed } from '../../answers/send-delayed.ts';
 import { whenLeft } from '../../answers/when-left.ts';
 import type { App } from '../../app.ts';
 import { endOf } from '../../access/end-with-key.ts';
@@ -48,29 +45,13 @@ export function addCreateCommand(
       });
       if (body.detached) return reply.code(201).send(answer.body);
       const signal = AbortSignal.any([left, endOf(request, openRequests)]);
-      const wait = () => commands.wait({ reach, sandboxId, id: answer.body.id }, { signal, mayWake: true });
-      await openRequests.stream(organizationId, () => sendWhenEnded(wait, request, reply));
+      // When the service stops, or the key is revoked, the record says that the command runs.
+      const wait = async () =>
+        CommandRecord.parse(
+          await commands.wait({ reach, sandboxId, id: answer.body.id }, { signal, mayWake: true }),
+        );
+      await openRequests.stream(organizationId, () => sendDelayed(request, reply, wait));
       return reply;
     },
   });
-}
-
-/**
- * Sends the status at once, and the record when the command has ended. When the service stops, or the key is revoked, the
- * record says that the command runs.
- */
-async function sendWhenEnded(
-  wait: () => ReturnType<Commands['wait']>,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<void> {
-  const answer = new DelayedJson(reply);
-  answer.begin(201);
-  try {
-    await answer.end(CommandRecord.parse(await wait()));
-  } catch (error) {
-    const mapped = toAppError(error);
-    logError(mapped, request);
-    answer.fail(buildErrorBody(mapped, request));
-  }
 }

@@ -6,7 +6,7 @@ import type { HttpParts } from '../../parts.ts';
 
 export function addListImages(
   app: App,
-  { runner, imageUses }: Pick<HttpParts, 'runner' | 'imageUses'>,
+  { runner, imageUses, builtImages }: Pick<HttpParts, 'runner' | 'imageUses' | 'builtImages'>,
 ): void {
   app.route({
     method: 'GET',
@@ -16,10 +16,14 @@ export function addListImages(
       operationId: 'listImages',
       summary: 'List your prepared images and their ready shapes',
       description:
-        'Lists the images that your organization built or created sandboxes from, and the built-in images. A create from ' +
+        'Lists the images that your organization prepared, built from steps or created sandboxes from, and the built-in images. A create from ' +
         'one of them needs no pull; with a listed shape, it needs no boot.',
       response: answers(200, z.array(ImageRecord), [401, 503]),
     },
-    handler: async (request) => imageUses.show(request.organizationId, await runner.listImages()),
+    handler: async ({ organizationId }) => {
+      const built = await builtImages.list(organizationId);
+      const owned = built.length === 0 ? [] : await runner.images.listOwned({ organization: organizationId });
+      return imageUses.show(organizationId, await runner.listImages(), { built, owned });
+    },
   });
 }

@@ -1,16 +1,21 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdir, open, symlink, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, open, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { ByteWindow } from './byte-window.ts';
 import type { Inode } from './inode.ts';
 import { LayerError } from './layer-error.ts';
-import { makeScratchDirectory } from '../testing/scratch-directory.ts';
 import { TAR_BLOCK_BYTES, encodePaxRecord, encodeTarHeader, type TarHeader } from './tar-format.ts';
-import { readTar, type TarEntry } from './tar-reader.ts';
+import { readTar, type TarEntry, type TarReading } from './tar-reader.ts';
 import { TarWriter } from './tar-writer.ts';
+
+async function makeScratchDirectory(): Promise<AsyncDisposable & { path: string }> {
+  const path = await mkdtemp(join(tmpdir(), 'coppice-tar-'));
+  return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
+}
 
 const HEADER: TarHeader = {
   name: 'a',
@@ -280,3 +285,53 @@ function buildModel(item: RoundTripItem): Inode {
     deviceMinor: 0,
   };
 }
+
+test('a reader for a shared process leaves extended attributes out, and reads less of extended headers', async () => {
+  await using scratch = await makeScratchDirectory();
+  const path = join(scratch.path, 'a.tar');
+  const read = async (parts: Buffer[], how: TarReading): Promise<TarEntry[]> => {
+    await writeFile(path, Buffer.concat(parts));
+    await using file = await open(path);
+    return await Array.fromAsync(readTar(file, how));
+  };
+  const records: [string, string][] = [
+    ['path', 'long'],
+    ['mtime', '12.5'],
+    ['SCHILY.xattr.user.a', 'x'],
+    ['LIBARCHIVE.creationtime', '1'],
+    ['SCHILY.acl.access', 'user::rw-,group::r--,mask::rw-,other::r--'],
+  ];
+  const parts = [pax(...records), encodeTarHeader({ ...HEADER, mode: 0o664 }), END];
+  const [entry] = await read(parts, { keepsXattrs: false });
+  assert.deepEqual(
+    [entry?.name, entry?.mtimeSeconds, entry?.mode, entry?.xattrs.size],
+    ['long', 12, 0o644, 0],
+  );
+  assert.equal((await read(parts, {}))[0]?.xattrs.size, 1);
+  await assert.rejects(
+    read([pax(['GNU.sparse.major', '1']), encodeTarHeader(HEADER), END], { keepsXattrs: false }),
+    /sparse/u,
+  );
+  const comment = pax(['comment', 'x'.repeat(1000)]);
+  const one = [comment, encodeTarHeader(HEADER)];
+  await assert.rejects(read([...one, END], { extensionBytes: 1000 }), /at most 1000 are read/u);
+  await assert.rejects(
+    read([...one, ...one, ...one, END], { extensionsBytes: 3000 }),
+    /more than 3000 bytes/u,
+  );
+  assert.equal((await read([...one, ...one, END], { extensionsBytes: 3000 })).length, 2);
+});
+
+test('a reader with a signal lets other work run, and ends when it fires', async () => {
+  await using scratch = await makeScratchDirectory();
+  const path = join(scratch.path, 'a.tar');
+  await writeFile(path, Buffer.concat([...Array.from({ length: 5000 }, () => encodeTarHeader(HEADER)), END]));
+  await using file = await open(path);
+  const stop = new AbortController();
+  let seen = 0;
+  setImmediate(() => stop.abort(new Error('stopped')));
+  await assert.rejects(async () => {
+    for await (const _ of readTar(file, { signal: stop.signal })) seen += 1;
+  }, /stopped/u);
+  assert.ok(seen < 5000);
+});

@@ -87,8 +87,11 @@ function readBase256(field: Buffer, first: number): number {
   return number;
 }
 
-/** Parses PAX records `"%d %s=%s\n"`. The last record of a key wins. Values may hold any byte. */
-export function parsePaxRecords(data: Buffer): Map<string, Buffer> {
+/** Parses PAX records `"%d %s=%s\n"`. The last record of a key wins. Values may hold any byte. Others than `isKept` are left out. */
+export function parsePaxRecords(
+  data: Buffer,
+  isKept: (key: string) => boolean = () => true,
+): Map<string, Buffer> {
   const records = new Map<string, Buffer>();
   let offset = 0;
   while (offset < data.length) {
@@ -98,7 +101,8 @@ export function parsePaxRecords(data: Buffer): Map<string, Buffer> {
     const equals = data.indexOf(0x3d, space);
     const isSound = /^[1-9]\d{0,8}$/u.test(digits) && end <= data.length && data[end - 1] === 0x0a;
     if (!isSound || equals === -1 || equals >= end) throw new LayerError('a PAX header is malformed');
-    records.set(data.toString('latin1', space + 1, equals), data.subarray(equals + 1, end - 1));
+    const key = data.toString('latin1', space + 1, equals);
+    if (isKept(key)) records.set(key, data.subarray(equals + 1, end - 1));
     offset = end;
   }
   return records;

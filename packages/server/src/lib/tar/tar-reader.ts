@@ -1,8 +1,9 @@
 /** Reads the entries of a tar archive (v7, ustar, GNU, PAX) without their contents, which are read later by offset. */
 import type { FileHandle } from 'node:fs/promises';
+import { setImmediate } from 'node:timers/promises';
 import { ByteWindow } from './byte-window.ts';
 import { LayerError, quoteName } from './layer-error.ts';
-import { findAcl, modeWithoutAcl } from './posix-acl.ts';
+import { ACL_RECORDS, findAcl, modeWithoutAcl } from './posix-acl.ts';
 import {
   TAR_BLOCK_BYTES,
   isZeroBlock,
@@ -40,10 +41,13 @@ export interface TarEntry {
 const MAX_EXTENSION_BYTES = 1 << 20;
 /** Limit of all extended headers of an archive: they do not count as entries, and parsing them is expensive. */
 const MAX_EXTENSIONS_BYTES = 512 << 20;
+/** Headers after which a reader with a signal lets the event loop run. */
+const BURST = 1000;
 /** Most extended headers before one entry; GNU tar writes up to three. */
 const MAX_EXTENSIONS = 16;
 const WINDOW_BYTES = MAX_EXTENSION_BYTES;
 const XATTR_KEY = 'SCHILY.xattr.';
+const SPARSE_KEY = 'GNU.sparse.';
 export const NO_XATTRS: Xattrs = new Map();
 
 const TYPES: Readonly<Record<string, TarEntryType>> = {
@@ -65,14 +69,28 @@ interface Extensions {
   pax?: Map<string, Buffer>;
 }
 
+/** For a reader that shares its process with others. */
+export interface TarReading {
+  /** Most bytes of one extended header, and of all. */
+  extensionBytes?: number;
+  extensionsBytes?: number;
+  /** If false, extended attributes are left out. An ACL still changes the mode. */
+  keepsXattrs?: boolean;
+  /** With it, the event loop runs between bursts of headers. */
+  signal?: AbortSignal;
+}
+
 /** Yields the entries. Throws {@link LayerError} on an archive that is malformed, truncated or not supported. */
-export async function* readTar(file: FileHandle): AsyncGenerator<TarEntry> {
+export async function* readTar(file: FileHandle, how: TarReading = {}): AsyncGenerator<TarEntry> {
+  const { keepsXattrs = true, signal } = how;
   const { size: archiveBytes } = await file.stat();
   const window = new ByteWindow(file, WINDOW_BYTES);
-  const budget = new ExtensionBudget();
+  const budget = new ExtensionBudget(how);
   let extensions: Extensions = {};
   let offset = 0;
-  for (;;) {
+  for (let headers = 1; ; headers += 1) {
+    if (signal !== undefined && headers % BURST === 0) await setImmediate();
+    signal?.throwIfAborted();
     const block = await window.view(offset, TAR_BLOCK_BYTES);
     if (block.length === 0 || isZeroBlock(block)) break;
     if (block.length < TAR_BLOCK_BYTES) throw new LayerError('the archive is cut within a header');
@@ -80,11 +98,11 @@ export async function* readTar(file: FileHandle): AsyncGenerator<TarEntry> {
     const dataOffset = offset + TAR_BLOCK_BYTES;
     if (isExtension(header.typeFlag)) {
       budget.count(header.sizeBytes);
-      extensions = await readExtension(window, header, dataOffset, extensions);
+      extensions = await readExtension({ window, keepsXattrs }, header, dataOffset, extensions);
       offset = dataOffset + padToBlock(header.sizeBytes);
       continue;
     }
-    const entry = buildEntry(header, extensions, dataOffset);
+    const entry = buildEntry(header, extensions, { dataOffset, keepsXattrs });
     if (entry.sizeBytes < 0 || dataOffset + entry.sizeBytes > archiveBytes) {
       throw new LayerError(`the archive is cut within ${quoteName(entry.name)}`);
     }
@@ -115,21 +133,25 @@ function locate<T>(offset: number, parse: () => T): T {
 }
 
 class ExtensionBudget {
+  readonly #maxOne: number;
+  readonly #maxAll: number;
   #bytes = 0;
   #inARow = 0;
 
+  constructor({ extensionBytes, extensionsBytes }: TarReading) {
+    this.#maxOne = Math.min(extensionBytes ?? MAX_EXTENSION_BYTES, MAX_EXTENSION_BYTES);
+    this.#maxAll = extensionsBytes ?? MAX_EXTENSIONS_BYTES;
+  }
+
   count(sizeBytes: number): void {
-    if (sizeBytes < 0 || sizeBytes > MAX_EXTENSION_BYTES) {
-      throw new LayerError(
-        `an extended header has ${sizeBytes} bytes, at most ${MAX_EXTENSION_BYTES} are read`,
-      );
-    }
+    if (sizeBytes < 0 || sizeBytes > this.#maxOne)
+      throw new LayerError(`an extended header has ${sizeBytes} bytes, at most ${this.#maxOne} are read`);
     this.#bytes += sizeBytes;
     this.#inARow += 1;
     if (this.#inARow > MAX_EXTENSIONS)
       throw new LayerError(`more than ${MAX_EXTENSIONS} extended headers are before one entry`);
-    if (this.#bytes > MAX_EXTENSIONS_BYTES)
-      throw new LayerError(`its extended headers have more than ${MAX_EXTENSIONS_BYTES} bytes`);
+    if (this.#bytes > this.#maxAll)
+      throw new LayerError(`its extended headers have more than ${this.#maxAll} bytes`);
   }
 
   nextEntry(): void {
@@ -142,7 +164,7 @@ function isExtension(typeFlag: string): boolean {
 }
 
 async function readExtension(
-  window: ByteWindow,
+  { window, keepsXattrs }: { window: ByteWindow; keepsXattrs: boolean },
   header: TarHeader,
   dataOffset: number,
   extensions: Extensions,
@@ -153,14 +175,35 @@ async function readExtension(
   // A copy, because the window is reused.
   const data = Buffer.from(await window.view(dataOffset, sizeBytes));
   if (data.length < sizeBytes) throw new LayerError('the archive is cut within an extended header');
-  if (typeFlag === 'x')
-    return { ...extensions, pax: locate(dataOffset - TAR_BLOCK_BYTES, () => parsePaxRecords(data)) };
+  if (typeFlag === 'x') {
+    const isKept = keepsXattrs ? undefined : isNeeded;
+    return { ...extensions, pax: locate(dataOffset - TAR_BLOCK_BYTES, () => parsePaxRecords(data, isKept)) };
+  }
   const end = data.indexOf(0);
   const text = data.toString('latin1', 0, end === -1 ? data.length : end);
   return typeFlag === 'L' ? { ...extensions, name: text } : { ...extensions, linkName: text };
 }
 
-function buildEntry(header: TarHeader, extensions: Extensions, dataOffset: number): TarEntry {
+const NEEDED: ReadonlySet<string> = new Set([
+  'path',
+  'linkpath',
+  'size',
+  'mtime',
+  'uid',
+  'gid',
+  ...ACL_RECORDS,
+]);
+
+/** Whether a record says what the entry is, besides its extended attributes. */
+function isNeeded(key: string): boolean {
+  return NEEDED.has(key) || key.startsWith(SPARSE_KEY);
+}
+
+function buildEntry(
+  header: TarHeader,
+  extensions: Extensions,
+  { dataOffset, keepsXattrs }: { dataOffset: number; keepsXattrs: boolean },
+): TarEntry {
   const pax = extensions.pax;
   const name = pax?.get('path')?.toString('latin1') ?? extensions.name ?? header.name;
   const flagType = TYPES[header.typeFlag];
@@ -182,7 +225,7 @@ function buildEntry(header: TarHeader, extensions: Extensions, dataOffset: numbe
     linkName: pax?.get('linkpath')?.toString('latin1') ?? extensions.linkName ?? header.linkName,
     deviceMajor: header.deviceMajor,
     deviceMinor: header.deviceMinor,
-    xattrs: pax === undefined ? NO_XATTRS : findXattrs(name, pax),
+    xattrs: pax === undefined ? NO_XATTRS : findXattrs(name, pax, keepsXattrs),
     hasAcl: acl !== undefined,
   };
 }
@@ -197,12 +240,12 @@ function paxNumber(pax: Map<string, Buffer> | undefined, key: string): number | 
   return value;
 }
 
-function findXattrs(name: string, pax: Map<string, Buffer>): Xattrs {
+function findXattrs(name: string, pax: Map<string, Buffer>, keeps: boolean): Xattrs {
   const xattrs = new Map<string, Buffer>();
   for (const [key, value] of pax) {
-    if (key.startsWith('GNU.sparse.')) throw new LayerError(`${quoteName(name)} is stored as a sparse file`);
+    if (key.startsWith(SPARSE_KEY)) throw new LayerError(`${quoteName(name)} is stored as a sparse file`);
     // A copy, because a short view would keep the whole header in memory.
-    if (key.startsWith(XATTR_KEY)) xattrs.set(key.slice(XATTR_KEY.length), Buffer.from(value));
+    if (keeps && key.startsWith(XATTR_KEY)) xattrs.set(key.slice(XATTR_KEY.length), Buffer.from(value));
   }
   return xattrs.size === 0 ? NO_XATTRS : xattrs;
 }

@@ -13,6 +13,14 @@ const DEFAULT_XATTR = 'system.posix_acl_default';
 const ACCESS_RECORD = 'SCHILY.acl.access';
 const DEFAULT_RECORD = 'SCHILY.acl.default';
 
+/** Keys of the PAX records that {@link findAcl} reads. */
+export const ACL_RECORDS: readonly string[] = [
+  `SCHILY.xattr.${ACCESS_XATTR}`,
+  `SCHILY.xattr.${DEFAULT_XATTR}`,
+  ACCESS_RECORD,
+  DEFAULT_RECORD,
+];
+
 const XATTR_VERSION = 2;
 const HEADER_BYTES = 4;
 const ENTRY_BYTES = 8;
