@@ -248,7 +248,7 @@ func (f *Freezer) BeginResume() {
 	}
 }
 
-// EndResume ends the freeze. The requests of the original machine are over, so no hold of theirs counts.
+// EndResume ends the freeze. The requests of the original machine are over, so none of their holds counts.
 func (f *Freezer) EndResume() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

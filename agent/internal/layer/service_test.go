@@ -43,7 +43,7 @@ type directoryRoot string
 
 func (r directoryRoot) OpenUpper() (*os.File, error) { return os.Open(string(r)) }
 
-// slowClient takes the first bytes of the layer, and the others when it may go on.
+// slowClient takes the first bytes of the layer, and the others when it may continue.
 type slowClient struct {
 	*httptest.ResponseRecorder
 	once   sync.Once

@@ -139,7 +139,7 @@ export class ImageBuilds {
    * Removes a context that no build uses. It makes room for another: the service keeps only some for an organization.
    *
    * @example
-   * await client.builds.deleteContext(context);
+   * await client.builds.deleteContext('context0123456789abcdef0123');
    */
   async deleteContext(id: string, options: CallOptions = {}): Promise<void> {
     const path = `${CONTEXTS_PATH}/${encodeSegment(id, 'the id of the context')}`;
@@ -150,7 +150,7 @@ export class ImageBuilds {
    * Gets a build.
    *
    * @example
-   * const { status, stepsDone } = await client.builds.get(id);
+   * const { status, stepsDone } = await client.builds.get('build0123456789abcdef0123');
    */
   async get(id: string, options: CallOptions = {}): Promise<ImageBuildInfo> {
     const path = buildPath(id);
@@ -174,7 +174,7 @@ export class ImageBuilds {
    * Cancels a build that runs. Resolves when its sandbox is destroyed.
    *
    * @example
-   * await client.builds.cancel(id);
+   * await client.builds.cancel('build0123456789abcdef0123');
    */
   async cancel(id: string, options: CallOptions = {}): Promise<ImageBuildInfo> {
     const call = {
@@ -192,7 +192,7 @@ export class ImageBuilds {
    * `seq` of the last event that you have.
    *
    * @example
-   * for await (const event of client.builds.follow(id)) {
+   * for await (const event of client.builds.follow('build0123456789abcdef0123')) {
    *   if (event.type === 'stdout' || event.type === 'stderr') console.log(event.data);
    * }
    */

@@ -45,7 +45,7 @@ const end = (build: object): object => ({ type: 'end', seq: 4, build });
 
 type Answer = (response: ServerResponse, request: SeenRequest) => void;
 
-/** What a service answers to the calls of a build, by method and path. */
+/** Answers of a service to the calls of a build, by method and path. */
 const ANSWERS: Record<string, Answer> = {
   'POST /v1/images/contexts': (response) => sendJson(response, { status: 201, body: { id: CONTEXT } }),
   'POST /v1/images/build': (response) => sendJson(response, { status: 201, body: RUNNING }),

@@ -31,7 +31,7 @@ export interface BuildCall {
   directory: string;
   /** Path of the Dockerfile; by default that of the directory. */
   file: string | undefined;
-  /** What the service is asked for, apart from the Dockerfile and the context. */
+  /** The request, apart from the Dockerfile and the context. */
   request: Omit<Extract<BuildRequest, { dockerfile: string }>, 'dockerfile' | 'context'>;
   /** True: returns as soon as the build runs. */
   isDetached: boolean;

@@ -13,7 +13,7 @@ interface Rule {
   isException: boolean;
 }
 
-/** What is known of a path. Files and directories in a directory need it. */
+/** The verdicts on a path. Files and directories in a directory need them. */
 export interface Verdict {
   isIgnored: boolean;
   /** For each rule, whether it matches. */

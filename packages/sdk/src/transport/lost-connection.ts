@@ -19,8 +19,8 @@ export function isLostConnection(error: unknown): boolean {
 }
 
 /**
- * Counts the attempts to continue a stream, one after the other. What was received, or a stream that lasted, makes the count
- * start anew. The time without an answer does not: a host that is silent is given up like one that refuses.
+ * Counts the attempts to continue a stream, one after the other. An item that was received, or a stream that lasted, makes the
+ * count start anew. The time without an answer does not: a host that is silent is given up like one that refuses.
  */
 export class Persistence {
   readonly #maxFailures: number;

@@ -35,8 +35,12 @@ export interface Given {
   shell: Shell;
   terminal: Terminal;
   hookId: string;
+  buildId: string;
+  contextId: string;
   place: Place;
 }
+
+const EMPTY_TAR = new Uint8Array(1024);
 
 const FILES = [
   '/workspace/out.csv',
@@ -68,6 +72,7 @@ export async function prepare(place: Place, code: string): Promise<Given> {
   const client = new Coppice({ baseUrl: place.baseUrl, apiKey: place.apiKey });
   const sandbox = await takeSandbox(client, place, code);
   await writeFile('data.qcow2', 'an image');
+  await writeFile('context.tar', EMPTY_TAR);
   const uses = (pattern: RegExp): boolean => pattern.test(code);
   if (uses(/'data'/u) && !uses(/\b(?:createDisk|importDisk)\(/u)) {
     await client.createDisk({ name: 'data', sizeGb: 1 });
@@ -92,9 +97,22 @@ export async function prepare(place: Place, code: string): Promise<Given> {
     sandbox,
     sandboxId: sandbox.id,
     ...(hook === undefined ? {} : { hookId: hook.id }),
+    ...(await prepareBuild(client, place, uses)),
     place,
     ...(await prepareParts(sandbox, uses)),
   } as Given;
+}
+
+async function prepareBuild(
+  client: Coppice,
+  { image: from }: Place,
+  uses: (pattern: RegExp) => boolean,
+): Promise<Partial<Given>> {
+  const build: Partial<Given> = {};
+  if (uses(/buildId|images\.delete/u))
+    build.buildId = (await client.builds.run({ from, name: 'app:1', steps: [] })).id;
+  if (uses(/contextId/u)) build.contextId = await client.builds.uploadContext(new Blob([EMPTY_TAR]));
+  return build;
 }
 
 async function prepareParts(sandbox: Sandbox, uses: (pattern: RegExp) => boolean): Promise<Partial<Given>> {

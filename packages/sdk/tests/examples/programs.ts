@@ -26,6 +26,8 @@ const PLACEHOLDERS: [text: string, value: string][] = [
   ["'snap0123456789abcdef0123'", 'given.snapshotId'],
   ["'cmd0123456789abcdef0123'", 'given.detachedId'],
   ["'hook0123456789abcdef0123'", 'given.hookId'],
+  ["'build0123456789abcdef0123'", 'given.buildId'],
+  ["'context0123456789abcdef0123'", 'given.contextId'],
   ["'http://127.0.0.1:8080'", 'given.place.baseUrl'],
   ["'cop_live_us_…'", 'given.place.apiKey'],
   ["'node:22-slim'", 'given.place.image'],

@@ -1,4 +1,4 @@
-/** What hostile builds, failures and full limits do: through the real API, with guests that the test controls. */
+/** Hostile builds, failures and full limits: through the real API, with guests that the test controls. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';

@@ -5,7 +5,7 @@
  *   ended, not cleaned    ─► its sandbox is destroyed ─► images that it made and nothing stands for are given up ─► cleaned
  *   images noted          ─► given up: see ../images/built-images.ts
  *
- * What fails, for example because the runner is down, is tried again.
+ * Each failure, for example of a runner that is down, leads to another attempt.
  */
 import { AppError, SERVICE_ACTOR } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -43,7 +43,7 @@ export class BuildKeeper implements AsyncDisposable {
     this.#parts = parts;
   }
 
-  /** Resolves when no build is left as running. The rest goes on in the background. */
+  /** Resolves when no build is left as running. The rest continues in the background. */
   async start(): Promise<void> {
     await this.#endInterrupted();
     this.#loop = this.#run();

@@ -1,6 +1,6 @@
 /**
  * Writes the log of one build. Output is collected for a moment, events wait in a short queue, and one statement writes as many
- * of them as are there. Who adds output waits while the queue is full, so a guest that writes faster than the database slows
+ * of them as are there. A caller that adds output waits while the queue is full, so a guest that writes faster than the database slows
  * down itself alone.
  */
 import { setTimeout as delay } from 'node:timers/promises';
@@ -14,7 +14,7 @@ const COLLECT_MS = 200;
 /** Of the data of one event. */
 const MAX_DATA_CHARACTERS = 64 << 10;
 const MAX_TEXT_CHARACTERS = 16 << 10;
-/** What an event costs besides its text: output of two streams in turn makes one for every few bytes. */
+/** The cost of an event besides its text: output of two streams in turn makes one for every few bytes. */
 const EVENT_BYTES = 256;
 const MAX_QUEUED_EVENTS = 64;
 /** Of the output of a step, for the error when it fails. */

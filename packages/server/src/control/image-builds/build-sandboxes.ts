@@ -13,7 +13,7 @@ export class BuildSandboxes {
     this.#sandboxes = sandboxes;
   }
 
-  /** Rejects as soon as `signal` fires. The create then goes on until it is destroyed. */
+  /** Rejects as soon as `signal` fires. The create then continues until it is destroyed. */
   async create(create: CreateSandbox, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     this.#creating.add(create.id);

@@ -28,7 +28,7 @@ export interface Ending {
   end: BuildEnd;
   /** Key of the last step of the new image, under which later builds find it. */
   key?: string | undefined;
-  /** Who has started the build. */
+  /** The caller who has started the build. */
   by: AuditActor;
   atMs: number;
 }

@@ -16,7 +16,7 @@ export interface Instruction {
 const DIRECTIVE = /^#\s*(\w+)\s*=\s*(\S+)\s*$/u;
 /** A word that begins a here-document, also of a file descriptor. */
 const HERE = /^\d*<<(-?)(["']?)([A-Za-z_][\w.-]*)\2$/u;
-/** What a shell would take for one, too, but BuildKit would not. `$((1<<N))` is none. */
+/** A shell would take this for one, too, but BuildKit would not. `$((1<<N))` is none. */
 const CLOSE_TO_HERE = /^[\w./-]*<<-?["']?[A-Za-z_]/u;
 
 /** Throws `invalid_request` that names the line and the remedy. */

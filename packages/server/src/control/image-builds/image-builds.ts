@@ -43,7 +43,7 @@ import { roomOf, runBuild, type BuildParts, type Plan, type RunningWork, type Wo
 const MAX_RUNNING = 8;
 /** A follower looks again after this time, also without a notice. */
 const FOLLOW_MS = 5000;
-/** How long the end of a build waits for its sandbox to be destroyed. The keeper goes on. */
+/** How long the end of a build waits for its sandbox to be destroyed. The keeper continues. */
 const DESTROY_DEADLINE_MS = 20_000;
 /** Pauses between the attempts to record the end of a build, while the database or the runner does not answer. */
 const END_RETRY_DELAYS_MS = [500, 2000, 8000, 20_000, 30_000];

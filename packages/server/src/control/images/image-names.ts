@@ -99,7 +99,7 @@ export async function noteReleases(
   await transaction
     .insertInto('image_releases')
     .values([...new Set(digests)].map((digest) => ({ digest, noted_at })))
-    // Another value than before: whoever settles the former note must not delete this one.
+    // Another value than before: a caller that settles the former note must not delete this one.
     .onConflict((conflict) =>
       conflict.column('digest').doUpdateSet({
         noted_at: sql<number>`greatest(excluded.noted_at, image_releases.noted_at + 1)`,
@@ -108,7 +108,7 @@ export async function noteReleases(
     .execute();
 }
 
-/** What stands for an image: a name, or else only a step of a build. */
+/** Returns what stands for an image: a name, or else only a step of a build. */
 export async function findStanding(db: Database, digest: string): Promise<'name' | 'step' | undefined> {
   if (await isNamed(db, digest)) return 'name';
   const step = await db

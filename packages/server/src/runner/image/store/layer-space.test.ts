@@ -22,7 +22,7 @@ test('the layer that has taken its share fails when all together take half of wh
     })(),
     { code: 'capacity' },
   );
-  // The small one goes on.
+  // The small one continues.
   await write(small, 10 * MIB);
 });
 

@@ -41,7 +41,7 @@ export class LayerSpace {
     };
   }
 
-  /** What the layers have taken is no longer free: half of both together is what is still free. */
+  /** The bytes of the layers are no longer free: half of both together is what is still free. */
   #checkShare(bytes: number, leftBytes: number): void {
     const allBytes = [...this.#layers.values()].reduce((sum, each) => sum + each, 0);
     if (allBytes <= leftBytes || bytes * this.#layers.size < allBytes) return;

@@ -107,7 +107,7 @@ export async function buildLayeredImage(
   });
 }
 
-/** Nobody would know of an image whose caller has left. */
+/** Publishes the image, unless its caller has left, who alone would know of it. */
 async function publish({ build, base, parts }: Job, made: Made): Promise<ImageEntry> {
   const { images } = parts;
   build.signal.throwIfAborted();
