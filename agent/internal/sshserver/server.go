@@ -123,12 +123,13 @@ func (s *server) open(offer ssh.NewChannel) {
 }
 
 func (s *server) refuse(offer ssh.NewChannel, reason ssh.RejectionReason, message string) {
-	if err := offer.Reject(reason, message); err != nil {
-		slog.Debug("client left before a refusal", "error", err)
-	}
+	// Counted before the client can know of it and offer the next one.
 	if s.refusals.Add(1) == maxRefusals {
 		slog.Warn("connection ended: too many channels were refused", "limit", maxRefusals)
 		_ = s.client.Close()
+	}
+	if err := offer.Reject(reason, message); err != nil {
+		slog.Debug("client left before a refusal", "error", err)
 	}
 }
 

@@ -161,8 +161,8 @@ async def test_a_silent_host_is_given_up_although_each_attempt_takes_long(
         assert len(waits) < 20, "it is not given up"
 
     monkeypatch.setattr("coppice._async.image_builds.sleep", wait)
-    monkeypatch.setattr("coppice._async.image_builds.BUILD_LOG_SILENCE_S", 0.05)
-    monkeypatch.setattr("coppice._core.retry.MAX_DELAY_S", 0.02)
+    monkeypatch.setattr("coppice._async.image_builds.BUILD_LOG_SILENCE_S", 0.5)
+    monkeypatch.setattr("coppice._core.retry.MAX_DELAY_S", 0.4)
 
     def answer(seen: Seen, reply: Reply) -> None:
         if log_answers and "/log" in seen.url:
@@ -171,7 +171,7 @@ async def test_a_silent_host_is_given_up_although_each_attempt_takes_long(
             reply.wait_for_end()
 
     server.on_request(answer)
-    async with server.async_client(timeout_ms=50) as client:
+    async with server.async_client(timeout_ms=500) as client:
         with pytest.raises(CoppiceError) as raised:
             [event async for event in client.builds.follow(ID)]
         assert raised.value.code == "timeout"
