@@ -3,28 +3,14 @@ import type { ServerResponse } from 'node:http';
 import { test } from 'node:test';
 import { followBuildLog } from './image-build-log.ts';
 import { parseBuild, type ImageBuildEvent } from './image-build-record.ts';
+import { BUILD_ID as ID, WIRE_BUILD as DONE } from './testing/build-record.ts';
 import { errorBody, LoopbackServer, sendJson } from './testing/loopback-server.ts';
 import { untilRejected } from './testing/virtual-time.ts';
 import { CoppiceError } from './transport/errors.ts';
 import type { Transport } from './transport/transport.ts';
 
-const ID = 'build0123456789abcdef0123';
 const LOG = `/v1/images/builds/${ID}/log`;
 const HOUR_MS = 3_600_000;
-const DONE = {
-  id: ID,
-  status: 'done',
-  name: 'built/app:1',
-  from: 'node:22-slim',
-  image: 'built/app:1@sha256:0',
-  size_bytes: 5,
-  run_id: 'run0123456789abcdef0123',
-  steps: 2,
-  steps_done: 2,
-  error: null,
-  created_at: '2026-01-01T00:00:00.000Z',
-  ended_at: '2026-01-01T00:01:00.000Z',
-};
 const RUNNING = { ...DONE, status: 'running', image: null, size_bytes: null, steps_done: 1, ended_at: null };
 const EVENTS = [
   { type: 'step', seq: 1, step: 0, text: 'RUN a', cached: false },

@@ -1,23 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ImageBuildEvent } from './image-build-record.ts';
+import { BUILD_ID as ID, WIRE_BUILD as WIRE } from './testing/build-record.ts';
 import { errorBody, LoopbackServer, sendJson } from './testing/loopback-server.ts';
 
-const ID = 'build0123456789abcdef0123';
-const WIRE = {
-  id: ID,
-  status: 'done',
-  name: 'built/app:1',
-  from: 'node:22-slim',
-  image: 'built/app:1@sha256:0',
-  size_bytes: 5,
-  run_id: 'run0123456789abcdef0123',
-  steps: 2,
-  steps_done: 2,
-  error: null,
-  created_at: '2026-01-01T00:00:00.000Z',
-  ended_at: '2026-01-01T00:01:00.000Z',
-};
 const SHOWN = {
   id: ID,
   status: 'done',
