@@ -3,11 +3,11 @@
  * of them as are there. A caller that adds output waits while the queue is full, so a guest that writes faster than the database slows
  * down itself alone.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { StringDecoder } from 'node:string_decoder';
 import { MAX_BUILD_LOG_BYTES } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
+import { withRetries } from '../../lib/waiting/retries.ts';
 import type { BuildStore, NewBuildEvent } from './build-store.ts';
 
 const COLLECT_MS = 200;
@@ -159,17 +159,15 @@ export class BuildLog {
   /** Events that cannot be stored are left out: a build does not fail because of its log. */
   async #store(events: { seq: number; event: NewBuildEvent }[]): Promise<void> {
     const { buildId, store, log, retryDelaysMs = RETRY_DELAYS_MS } = this.#parts;
-    for (const pauseMs of [...retryDelaysMs, undefined]) {
-      try {
-        return await store.addEvents(buildId, events);
-      } catch (error) {
-        log.warn(
-          { err: error, build: buildId, events: events.length },
-          'events of a build are not stored yet',
-        );
-        if (pauseMs === undefined || this.#isClosed) return;
-        await delay(pauseMs);
-      }
+    const of = { build: buildId, events: events.length };
+    const noteFailure = (error: unknown): void => {
+      if (this.#isClosed) throw error;
+      log.warn({ err: error, ...of }, 'events of a build are not stored yet');
+    };
+    try {
+      await withRetries(retryDelaysMs, () => store.addEvents(buildId, events), noteFailure);
+    } catch (error) {
+      log.warn({ err: error, ...of }, 'events of a build are left out of its log');
     }
   }
 }

@@ -9,7 +9,6 @@
  * has left, whatever ended it.
  */
 import { EventEmitter, once } from 'node:events';
-import { setTimeout as delay } from 'node:timers/promises';
 import {
   AppError,
   MAX_BUILD_EVENTS,
@@ -22,6 +21,7 @@ import {
 import type { Logger } from 'pino';
 import { newId } from '../../lib/new-id.ts';
 import { stretched, withDeadline } from '../../lib/waiting/deadline.ts';
+import { withRetries } from '../../lib/waiting/retries.ts';
 import type { Owner } from '../accounts/organizations/organization-store.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import { parseBuiltName, type BuiltImages } from '../images/built-images.ts';
@@ -305,18 +305,12 @@ export class ImageBuilds implements AsyncDisposable {
 
   /** Records the end, also if the database or the runner is away for a moment. */
   async #end(build: ImageBuildTable, ending: Omit<Ending, 'atMs'>): Promise<{ replaced: string[] }> {
-    for (const pauseMs of END_RETRY_DELAYS_MS) {
-      try {
-        return await this.#store(build, ending);
-      } catch (error) {
-        const isFinal = error instanceof AppError && !isUnanswered(error);
-        if (isFinal) return this.#fail(build, ending.by, error);
-        this.#parts.log.warn({ err: error, build: build.id }, 'the end of a build is not recorded yet');
-        await delay(pauseMs);
-      }
-    }
+    const noteFailure = (error: unknown): void => {
+      if (error instanceof AppError && !isUnanswered(error)) throw error;
+      this.#parts.log.warn({ err: error, build: build.id }, 'the end of a build is not recorded yet');
+    };
     try {
-      return await this.#store(build, ending);
+      return await withRetries(END_RETRY_DELAYS_MS, () => this.#store(build, ending), noteFailure);
     } catch (error) {
       if (!(error instanceof AppError)) throw error;
       return this.#fail(build, ending.by, error);
