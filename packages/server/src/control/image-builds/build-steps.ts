@@ -18,7 +18,7 @@ import type { StepScope } from './step-scope.ts';
 export interface StepParts extends Outliving {
   reach: Reach;
   sandboxId: string;
-  commands: Pick<Commands, 'start' | 'openOutput' | 'get' | 'wait' | 'signal'>;
+  commands: Pick<Commands, 'start' | 'openOutput' | 'get'>;
   files: Pick<RunnerFiles, 'makeDirectory' | 'stat' | 'unpack'>;
   copies: CopySources | undefined;
   log: BuildLog;

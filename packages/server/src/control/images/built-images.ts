@@ -130,7 +130,7 @@ export class BuiltImages {
     };
   }
 
-  /** Gives up those of the images that nothing stands for. Never throws: what fails stays noted, if it was. */
+  /** Gives up those of the images that nothing stands for. Never throws: an image that was noted stays so after a failure. */
   async settle(digests: readonly string[]): Promise<void> {
     for (const digest of new Set(digests)) {
       try {
@@ -178,7 +178,7 @@ export class BuiltImages {
     for (const { digest, organization, build } of kept) {
       if (isBusy(build)) continue;
       await this.#queue.run(digest, async () => {
-        if ((await findStanding(db, digest)) === 'name' || isBusy(build)) return;
+        if ((await findStanding(db, digest))?.kind === 'name' || isBusy(build)) return;
         log.warn({ digest, organization, build }, 'a built image has no name: it is part of the cache now');
         await runner.keep(digest, organization, false);
       });
@@ -196,7 +196,8 @@ export class BuiltImages {
         .executeTakeFirst();
       const standing = await findStanding(db, digest);
       if (standing === undefined) await runner.release(digest);
-      else if (standing === 'step') await this.#expose(digest);
+      // Only builds begin with it: the runner may evict it.
+      else if (standing.kind === 'step') await runner.keep(digest, standing.organizationId, false);
       if (note === undefined) return;
       await db
         .deleteFrom('image_releases')
@@ -214,17 +215,6 @@ export class BuiltImages {
       .set({ noted_at: clock.wallMs() })
       .where('digest', '=', digest)
       .execute();
-  }
-
-  /** Lets the runner evict an image that only builds begin with. */
-  async #expose(digest: string): Promise<void> {
-    const { db, runner } = this.#parts;
-    const row = await db
-      .selectFrom('image_steps')
-      .select('organization_id')
-      .where('digest', '=', digest)
-      .executeTakeFirst();
-    if (row !== undefined) await runner.keep(digest, row.organization_id, false);
   }
 }
 

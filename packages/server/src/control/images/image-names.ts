@@ -108,15 +108,17 @@ export async function noteReleases(
     .execute();
 }
 
-/** Returns what stands for an image: a name, or else only a step of a build. */
-export async function findStanding(db: Database, digest: string): Promise<'name' | 'step' | undefined> {
-  if (await isNamed(db, digest)) return 'name';
+/** The reason to keep an image: a name, or else only a step of a build of this organization. */
+type Standing = { kind: 'name' } | { kind: 'step'; organizationId: string };
+
+export async function findStanding(db: Database, digest: string): Promise<Standing | undefined> {
+  if (await isNamed(db, digest)) return { kind: 'name' };
   const step = await db
     .selectFrom('image_steps')
-    .select('key')
+    .select('organization_id')
     .where('digest', '=', digest)
     .executeTakeFirst();
-  return step === undefined ? undefined : 'step';
+  return step && { kind: 'step', organizationId: step.organization_id };
 }
 
 async function isNamed(db: Database, digest: string): Promise<boolean> {
