@@ -146,7 +146,7 @@ test('the .dockerignore beside the Dockerfile with its name takes the place of t
   assert.deepEqual(namesSent(service), ['kept']);
 });
 
-test('what is wrong with the files of this machine is said before anything is sent', async () => {
+test('faults of local files are reported before any request is sent', async () => {
   await using service = await serve();
   using user = userWithApp(service, {
     empty: ' \n',

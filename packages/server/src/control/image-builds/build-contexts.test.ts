@@ -101,7 +101,7 @@ test('only its organization removes a context, and only while no build uses it',
   assert.deepEqual(readdirSync(contexts.directory), []);
 });
 
-test('free space is looked at before and while a context arrives, and what was received is removed', async () => {
+test('free space is checked before and while a context arrives, and a refused context leaves no file', async () => {
   let free = 100;
   using contexts = make({ diskReserveMiB: 1, freeBytes: async () => free });
   let isRead = false;

@@ -47,7 +47,7 @@ export interface ContextLimits {
 interface Use {
   contexts: number;
   bytes: number;
-  /** Memory of indexes, also of what is reserved for one that is being made. */
+  /** Bytes of memory for indexes: of finished ones, and reserved for those that are being made. */
   indexBytes: number;
 }
 

@@ -60,7 +60,7 @@ export class BuildKeeper implements AsyncDisposable {
     };
   }
 
-  /** Cleans up after a build that has ended. Never throws: what fails is tried again. */
+  /** Cleans up after a build that has ended. Never throws: after a failure it is tried again later. */
   async clean(build: ImageBuildTable): Promise<void> {
     try {
       await this.#clean(build);

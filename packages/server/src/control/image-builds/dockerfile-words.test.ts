@@ -43,7 +43,7 @@ test('words expand as in BuildKit', () => {
   assert.equal(expand('`$A\\b', '`'), '$A\\b');
 });
 
-test('what BuildKit refuses, and what is not supported here, is refused with a reason', () => {
+test('forms that BuildKit refuses, or that are not supported here, are refused with a reason', () => {
   for (const [word, pattern] of [
     ['${A', /no closing brace/u],
     ['${', /no closing brace/u],
