@@ -10,8 +10,10 @@ interface Stored {
   event: NewBuildEvent;
 }
 
+const LONG_MS = 30_000;
+
 /** A log whose events are kept here; `before` runs ahead of each statement. */
-function openLog(before: () => Promise<void> = () => Promise.resolve()) {
+function openLog(before: () => Promise<void> = () => Promise.resolve(), closeDeadlineMs = LONG_MS) {
   const events: Stored[] = [];
   const statements: number[] = [];
   const addEvents = async (_: string, added: readonly Stored[]): Promise<void> => {
@@ -25,7 +27,7 @@ function openLog(before: () => Promise<void> = () => Promise.resolve()) {
     onEvents: () => undefined,
     log: pino({ level: 'silent' }),
     retryDelaysMs: [1, 1],
-    closeDeadlineMs: 50,
+    closeDeadlineMs,
   });
   return { log, events, statements };
 }
@@ -92,7 +94,7 @@ test('events are stored after failures, and left out if the database stays away'
 });
 
 test('the end does not wait for a database that does not answer', { timeout: 5000 }, async () => {
-  const { log } = openLog(() => new Promise(() => undefined));
+  const { log } = openLog(() => new Promise(() => undefined), 50);
   await log.note('never stored');
   await log.close();
 });
