@@ -1,0 +1,17 @@
+/** How Vite builds and serves the dashboard. */
+import { fileURLToPath } from 'node:url';
+import type { InlineConfig } from 'vite';
+
+export const VITE_OPTIONS: InlineConfig = {
+  root: fileURLToPath(new URL('.', import.meta.url)),
+  configFile: false,
+  oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+  build: {
+    target: 'es2022',
+    // Files of their own: the policy of the page allows no `data:` address.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    sourcemap: false,
+    emptyOutDir: true,
+  },
+};
