@@ -1,3 +1,77 @@
+import { lazy, LocationProvider, Route, Router, useLocation } from 'preact-iso';
+import { useEffect } from 'preact/hooks';
+import { SignIn } from '../pages/account/SignIn.tsx';
+import { SignUp } from '../pages/account/SignUp.tsx';
+import { SandboxList } from '../pages/sandboxes/SandboxList.tsx';
+import { loadSession, sessionState } from '../service/session.ts';
+import { Failure, Skeleton } from '../ui/states.tsx';
+import { Toasts } from '../ui/toasts.tsx';
+import { Join } from '../pages/account/Join.tsx';
+import { place } from '../service/session.ts';
+import { NotFound } from './NotFound.tsx';
+import { Shell } from './Shell.tsx';
+
+const CreateSandbox = lazy(async () => (await import('../pages/sandboxes/CreateSandbox.tsx')).CreateSandbox);
+
 export function App() {
-  return <h1>Coppice</h1>;
+  return (
+    <LocationProvider>
+      <Entrance />
+      <Toasts />
+    </LocationProvider>
+  );
+}
+
+/** Shows the page for what is known about the session. */
+function Entrance() {
+  const { path, route, url } = useLocation();
+  const state = sessionState.value;
+  const isOutside = path === '/sign-in' || path === '/sign-up';
+  useEffect(() => {
+    if (state === 'signed_out' && !isOutside) route(`/sign-in?next=${encodeURIComponent(url)}`, true);
+    if (state === 'ready' && isOutside && location.hash === '') route(readNext(url), true);
+  }, [state, isOutside]);
+  if (state === 'loading') return <Skeleton />;
+  if (state === 'unreachable')
+    return (
+      <main class="outside">
+        <Failure
+          error={new Error('The service cannot be reached. Check your connection and try again.')}
+          onRetry={() => void loadSession()}
+        />
+      </main>
+    );
+  if (path === '/sign-up') return <SignUp />;
+  if (state === 'signed_out') return <SignIn />;
+  if (place.value === undefined) return <Join />;
+  return (
+    <Shell>
+      <Pages />
+    </Shell>
+  );
+}
+
+/** Returns where to go after a sign-in: a page of the dashboard, and nowhere else. */
+function readNext(url: string): string {
+  const next = new URL(url, location.origin).searchParams.get('next') ?? '/sandboxes';
+  const target = new URL(next, location.origin);
+  const isOwn = target.origin === location.origin && !target.pathname.startsWith('/sign-');
+  return isOwn ? target.pathname + target.search : '/sandboxes';
+}
+
+function Pages() {
+  return (
+    <Router>
+      <Route path="/" component={Home} />
+      <Route path="/sandboxes" component={SandboxList} />
+      <Route path="/sandboxes/new" component={CreateSandbox} />
+      <Route default component={NotFound} />
+    </Router>
+  );
+}
+
+function Home() {
+  const { route } = useLocation();
+  useEffect(() => route('/sandboxes', true), []);
+  return <Skeleton />;
 }

@@ -1,0 +1,3 @@
+export function CreateSandbox() {
+  return null;
+}

@@ -1,0 +1,142 @@
+import { useSignal } from '@preact/signals';
+import { useLocation } from 'preact-iso';
+import type { SandboxInfo } from '../../../../sdk/src/index.ts';
+import { reloadSandboxes, sandboxes, sandboxesError } from '../../service/sandboxes.ts';
+import { Labels, StateBadge } from '../../ui/Badge.tsx';
+import { ButtonLink } from '../../ui/Button.tsx';
+import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
+import { DataTable, type Column } from '../../ui/DataTable.tsx';
+import { formatMiB, formatNumber } from '../../ui/format.ts';
+import { Page } from '../../ui/Page.tsx';
+import { Empty, Failure, Skeleton } from '../../ui/states.tsx';
+import { Ago } from '../../ui/Time.tsx';
+import { filterSandboxes, STATE_FILTERS, type StateFilter } from './filter-sandboxes.ts';
+
+const COLUMNS: readonly Column<SandboxInfo>[] = [
+  {
+    id: 'name',
+    label: 'Sandbox',
+    width: '2fr',
+    cell: ({ id, name }) => (
+      <>
+        <b>{name ?? id}</b>
+        {name !== null && <span class="soft mono"> {id}</span>}
+      </>
+    ),
+  },
+  { id: 'state', label: 'State', width: '8rem', cell: (sandbox) => <StateBadge {...sandbox} /> },
+  { id: 'image', label: 'Image', width: '1.4fr', cell: ({ image }) => <span class="mono">{image}</span> },
+  {
+    id: 'size',
+    label: 'Size',
+    width: '9rem',
+    isMinor: true,
+    cell: ({ vcpus, memMiB }) => `${formatNumber(vcpus)} CPU · ${formatMiB(memMiB)}`,
+  },
+  {
+    id: 'labels',
+    label: 'Labels',
+    width: '1.4fr',
+    isMinor: true,
+    cell: ({ labels }) => <Labels labels={labels} />,
+  },
+  {
+    id: 'age',
+    label: 'Created',
+    width: '7rem',
+    align: 'end',
+    cell: ({ createdAt }) => <Ago at={createdAt} />,
+  },
+];
+
+export function SandboxList() {
+  const list = sandboxes.value;
+  const error = sandboxesError.value;
+  return (
+    <Page
+      title="Sandboxes"
+      actions={
+        <>
+          <CopyAsCode
+            method="GET"
+            path="/v1/runs"
+            typescript={
+              'for await (const { id, status } of client.sandboxes.list()) console.log(id, status);'
+            }
+            python={'for sandbox in client.sandboxes.list():\n    print(sandbox.id, sandbox.status)'}
+          />
+          <ButtonLink href="/sandboxes/new" kind="primary" icon="plus">
+            New sandbox
+          </ButtonLink>
+        </>
+      }
+    >
+      {error !== undefined && <Failure error={error} onRetry={reloadSandboxes} />}
+      {list === undefined ? error === undefined && <Skeleton rows={8} /> : <Listed sandboxes={list} />}
+    </Page>
+  );
+}
+
+function Listed({ sandboxes: all }: { sandboxes: readonly SandboxInfo[] }) {
+  const { query } = useLocation();
+  const search = useSignal(query['q'] ?? '');
+  const state = useSignal<StateFilter>('all');
+  if (all.length === 0)
+    return (
+      <Empty
+        icon="terminal"
+        title="No sandbox is running"
+        action={
+          <ButtonLink href="/sandboxes/new" kind="primary" icon="plus">
+            Create the first one
+          </ButtonLink>
+        }
+      >
+        A sandbox is a small Linux machine of its own. It boots from any image in seconds.
+      </Empty>
+    );
+  const shown = filterSandboxes(all, { search: search.value, state: state.value });
+  return (
+    <>
+      <div class="filters">
+        <input
+          type="search"
+          aria-label="Search sandboxes"
+          placeholder="Search by name, id, image or label"
+          value={search.value}
+          onInput={(event) => (search.value = event.currentTarget.value)}
+        />
+        <div class="segments" role="group" aria-label="State">
+          {STATE_FILTERS.map((filter) => (
+            <button
+              key={filter}
+              type="button"
+              aria-pressed={state.value === filter}
+              onClick={() => (state.value = filter)}
+            >
+              {filter}
+            </button>
+          ))}
+        </div>
+        <span class="soft" role="status">
+          {shown.length === all.length
+            ? formatNumber(all.length)
+            : `${formatNumber(shown.length)} of ${formatNumber(all.length)}`}
+        </span>
+      </div>
+      {shown.length === 0 ? (
+        <Empty icon="search" title="No sandbox matches">
+          Change the search or the state.
+        </Empty>
+      ) : (
+        <DataTable
+          label="Sandboxes"
+          columns={COLUMNS}
+          rows={shown}
+          rowId={({ id }) => id}
+          href={({ id }) => `/sandboxes/${id}`}
+        />
+      )}
+    </>
+  );
+}
