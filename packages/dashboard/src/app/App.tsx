@@ -12,6 +12,7 @@ import { NotFound } from './NotFound.tsx';
 import { Shell } from './Shell.tsx';
 
 const CreateSandbox = lazy(async () => (await import('../pages/sandboxes/CreateSandbox.tsx')).CreateSandbox);
+const SandboxPage = lazy(async () => (await import('../pages/sandbox/SandboxPage.tsx')).SandboxPage);
 
 export function App() {
   return (
@@ -65,6 +66,7 @@ function Pages() {
       <Route path="/" component={Home} />
       <Route path="/sandboxes" component={SandboxList} />
       <Route path="/sandboxes/new" component={CreateSandbox} />
+      <Route path="/sandboxes/:id/:tab?" component={SandboxPage} />
       <Route default component={NotFound} />
     </Router>
   );

@@ -1,0 +1,6 @@
+import { Empty } from '../../ui/states.tsx';
+import type { TabProps } from './tab-props.ts';
+
+export function TerminalTab({ record }: TabProps) {
+  return <Empty icon="box" title={`Nothing is known about ${record.id}`} />;
+}
