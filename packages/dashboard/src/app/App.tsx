@@ -13,6 +13,9 @@ import { Shell } from './Shell.tsx';
 
 const CreateSandbox = lazy(async () => (await import('../pages/sandboxes/CreateSandbox.tsx')).CreateSandbox);
 const SandboxPage = lazy(async () => (await import('../pages/sandbox/SandboxPage.tsx')).SandboxPage);
+const Snapshots = lazy(async () => (await import('../pages/snapshots/Snapshots.tsx')).Snapshots);
+const History = lazy(async () => (await import('../pages/history/History.tsx')).History);
+const Usage = lazy(async () => (await import('../pages/usage/Usage.tsx')).Usage);
 
 export function App() {
   return (
@@ -67,6 +70,9 @@ function Pages() {
       <Route path="/sandboxes" component={SandboxList} />
       <Route path="/sandboxes/new" component={CreateSandbox} />
       <Route path="/sandboxes/:id/:tab?" component={SandboxPage} />
+      <Route path="/history" component={History} />
+      <Route path="/snapshots" component={Snapshots} />
+      <Route path="/usage" component={Usage} />
       <Route default component={NotFound} />
     </Router>
   );
