@@ -7,6 +7,7 @@ import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
 import { formatBytes, formatCents, formatDuration, formatMiB, formatNumber } from '../../ui/format.ts';
 import { Page } from '../../ui/Page.tsx';
+import { shortImage } from '../../ui/short-image.ts';
 import { toLiteral, toPython } from '../../ui/snippets.ts';
 import { Empty, Failure, Skeleton } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
@@ -25,9 +26,7 @@ const COLUMNS: readonly Column<HistoryEntry>[] = [
     width: '1.2fr',
     isMinor: true,
     cell: ({ image, vcpus, memMiB }) => (
-      <span class="mono" title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>
-        {image}
-      </span>
+      <span title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>{shortImage(image)}</span>
     ),
   },
   {

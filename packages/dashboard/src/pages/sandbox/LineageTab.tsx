@@ -86,15 +86,18 @@ function Lineage({ records, currentId }: LineageProps) {
         </div>
       )}
       <div class={`lineage${selected === undefined ? '' : ' has-panel'}`}>
-        <FamilyTree
-          {...view}
-          onSelect={select}
-          onEnter={(id) => {
-            if (family.nodes.get(id)?.kind === 'sandbox' && id !== currentId)
-              route(`/sandboxes/${id}/lineage`);
-          }}
-          onToggle={(id) => (closed.value = toggle(closed.value, id))}
-        />
+        <div class="stack">
+          <FamilyTree
+            {...view}
+            onSelect={select}
+            onEnter={(id) => {
+              if (family.nodes.get(id)?.kind === 'sandbox' && id !== currentId)
+                route(`/sandboxes/${id}/lineage`);
+            }}
+            onToggle={(id) => (closed.value = toggle(closed.value, id))}
+          />
+          {family.nodes.size === 1 && <Alone />}
+        </div>
         {selected !== undefined && (
           <NodePanel
             node={selected}
@@ -104,7 +107,6 @@ function Lineage({ records, currentId }: LineageProps) {
           />
         )}
       </div>
-      {family.nodes.size === 1 && <Alone />}
       {opened.value !== undefined && (
         <OpenDialog
           {...{ client, family, live }}
@@ -143,7 +145,7 @@ function Toolbar({
   const ended = all.length - snapshots - running;
   return (
     <div class="filters">
-      <div class="segments" role="group" aria-label="Shown">
+      <div class="segments" role="group" aria-label="Sandboxes that are shown">
         {[false, true].map((isOnly) => (
           <button
             key={String(isOnly)}
@@ -151,7 +153,7 @@ function Toolbar({
             aria-pressed={isLiveOnly.value === isOnly}
             onClick={() => (isLiveOnly.value = isOnly)}
           >
-            {isOnly ? 'Without ended' : 'All'}
+            {isOnly ? 'live' : 'all'}
           </button>
         ))}
       </div>

@@ -2,6 +2,7 @@ import { useSignal } from '@preact/signals';
 import { costCents } from '../../../../contract/src/billing/cost.ts';
 import { formatCents, formatDuration, formatNumber } from '../../ui/format.ts';
 import { Card } from '../../ui/Page.tsx';
+import { shortImage } from '../../ui/short-image.ts';
 import { costsByLabel, groupCosts, labelNames, type CostLine, type GroupCost } from './statement-costs.ts';
 
 const IMAGE = 'image';
@@ -13,10 +14,11 @@ export function GroupedCosts({ lines }: { lines: readonly CostLine[] }) {
   const labels = labelNames(lines);
   const chosen = useSignal(labels[0] === undefined ? IMAGE : LABEL + labels[0]);
   const label = chosen.value.startsWith(LABEL) ? chosen.value.slice(LABEL.length) : undefined;
-  const groups = label === undefined ? groupCosts(lines, ({ image }) => image) : costsByLabel(lines, label);
+  const groups =
+    label === undefined ? groupCosts(lines, ({ image }) => shortImage(image)) : costsByLabel(lines, label);
   return (
     <Card
-      title="By label"
+      title={label === undefined ? 'By image' : `By label ${label}`}
       actions={
         <select
           aria-label="Group the costs by"

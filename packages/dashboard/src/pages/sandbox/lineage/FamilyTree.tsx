@@ -97,7 +97,7 @@ function TreeRow({ row, stepPx, ...props }: { row: Row; stepPx: number } & Famil
         )}
       </svg>
       <span
-        class={`family-toggle${isOpen === undefined ? ' empty' : isOpen ? ' open' : ''}`}
+        class={`family-toggle${isOpen === undefined ? ' leaf' : isOpen ? ' open' : ''}`}
         aria-hidden="true"
         onClick={(event) => {
           event.stopPropagation();
