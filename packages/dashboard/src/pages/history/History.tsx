@@ -17,13 +17,13 @@ import { parseLabelFilter } from './label-filter.ts';
 import { useHistory, type HistoryFilter, type HistoryList } from './use-history.ts';
 
 const COLUMNS: readonly Column<HistoryEntry>[] = [
-  { id: 'id', label: 'Sandbox', width: '1.5fr', cell: ({ id }) => <span class="mono">{id}</span> },
+  { id: 'id', label: 'Sandbox', width: '12.5rem', cell: ({ id }) => <span class="mono">{id}</span> },
   { id: 'state', label: 'State', width: '7rem', cell: ({ status }) => <StateBadge status={status} /> },
-  { id: 'reason', label: 'Reason', width: '1.2fr', cell: (entry) => describeReason(entry.statusReason) },
+  { id: 'reason', label: 'Reason', width: '1.2fr', cell: ({ statusReason }) => <Reason of={statusReason} /> },
   {
     id: 'image',
     label: 'Image',
-    width: '1.2fr',
+    width: '1.1fr',
     isMinor: true,
     cell: ({ image, vcpus, memMiB }) => (
       <span title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>{shortImage(image)}</span>
@@ -53,18 +53,23 @@ const COLUMNS: readonly Column<HistoryEntry>[] = [
   {
     id: 'cost',
     label: 'Cost',
-    width: '6.5rem',
+    width: '6rem',
     align: 'end',
     cell: ({ costCents }) => formatCents(costCents),
   },
   {
     id: 'ended',
     label: 'Ended',
-    width: '6.5rem',
+    width: '6rem',
     align: 'end',
     cell: ({ destroyedAt }) => <Ago at={destroyedAt} />,
   },
 ];
+
+function Reason({ of }: { of: string | null }) {
+  const text = describeReason(of);
+  return <span title={text}>{text}</span>;
+}
 
 /** `/history` */
 export function History() {

@@ -22,6 +22,8 @@ import type { TabProps } from './tab-props.ts';
 
 /** Ages and costs in the tree grow at this pace. */
 const TICK_MS = 5000;
+/** Where the panel covers a part of the tree: it opens when a member is chosen. */
+const NARROW = '(max-width: 900px)';
 
 /** The family of a sandbox as a tree: forks, snapshots and restored sandboxes, to look at and to act on. */
 export function LineageTab({ record }: TabProps) {
@@ -44,7 +46,7 @@ function Lineage({ records, currentId }: LineageProps) {
   const now = useNow(TICK_MS).value;
   const closed = useSignal<ReadonlySet<string>>(new Set());
   const isLiveOnly = useSignal(false);
-  const selectedId = useSignal<string | undefined>(currentId);
+  const selectedId = useSignal(matchMedia(NARROW).matches ? undefined : currentId);
   const opened = useSignal<Opened | undefined>(undefined);
   const compareId = useSignal<string | undefined>(undefined);
   const { route } = useLocation();

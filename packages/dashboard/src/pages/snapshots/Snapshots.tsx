@@ -137,7 +137,7 @@ function columnsOf(onAction: ListedProps['onAction']): readonly Column<SnapshotI
     {
       id: 'name',
       label: 'Snapshot',
-      width: '1.8fr',
+      width: '2.4fr',
       cell: ({ id, name }) => (
         <>
           <b>{name ?? id}</b>

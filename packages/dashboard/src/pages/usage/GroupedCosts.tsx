@@ -50,7 +50,7 @@ function Groups({ groups, label }: { groups: readonly GroupCost[]; label: string
             key={String(group.value)}
             name={nameOf(group, label)}
             isPlain={typeof group.value !== 'string'}
-            note={`${formatNumber(group.sandboxes)} × ${formatDuration(group.billedMs / group.sandboxes)}`}
+            note={`${countOf(group.sandboxes)} · ${formatDuration(group.billedMs)}`}
             value={formatCents(costCents(group.units))}
             share={most === 0 ? 0 : Number(group.units) / most}
           />
@@ -64,6 +64,10 @@ function Groups({ groups, label }: { groups: readonly GroupCost[]; label: string
       )}
     </>
   );
+}
+
+function countOf(sandboxes: number): string {
+  return sandboxes === 1 ? '1 sandbox' : `${formatNumber(sandboxes)} sandboxes`;
 }
 
 function nameOf({ value }: GroupCost, label: string | undefined): string {

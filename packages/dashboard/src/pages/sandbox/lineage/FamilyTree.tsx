@@ -34,7 +34,16 @@ export function FamilyTree(props: FamilyTreeProps) {
   const { first, last, widthPx } = useView(box, rows.length);
   const selected = rows.findIndex(({ node }) => node.id === selectedId);
   const stepPx = stepOf(rows, widthPx);
-  useEffect(() => scrollTo(box.current, selected), [selected]);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    scrollTo(box.current, selected);
+    // The page itself moves only for a choice of the reader.
+    if (!isFirst.current)
+      requestAnimationFrame(() =>
+        document.getElementById(rowId(selectedId ?? ''))?.scrollIntoView({ block: 'nearest' }),
+      );
+    isFirst.current = false;
+  }, [selectedId]);
   return (
     <div
       ref={box}
