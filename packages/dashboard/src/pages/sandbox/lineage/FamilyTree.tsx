@@ -53,7 +53,11 @@ export function FamilyTree(props: FamilyTreeProps) {
       aria-activedescendant={selected === -1 ? undefined : rowId(selectedId ?? '')}
       tabIndex={0}
       onKeyDown={(event) => handleKey(event, props)}
-      onFocus={() => selected === -1 && rows[0] !== undefined && onSelect(rows[0].node.id)}
+      onFocus={({ currentTarget }) => {
+        // A click selects by itself.
+        if (selected === -1 && rows[0] !== undefined && currentTarget.matches(':focus-visible'))
+          onSelect(rows[0].node.id);
+      }}
     >
       <div
         class="family-rows"
