@@ -69,8 +69,10 @@ function Lineage({ records, currentId }: LineageProps) {
   };
   const act = (action: NodeAction): void => {
     if (selected === undefined) return;
-    if (action === 'compare') compareId.value = selected.id;
-    else opened.value = { action, node: selected };
+    if (action === 'compare') {
+      compareId.value = selected.id;
+      if (matchMedia(NARROW).matches) selectedId.value = undefined;
+    } else opened.value = { action, node: selected };
   };
   const view = { rows, live, costs, now, currentId, selectedId: selectedId.value };
   return (

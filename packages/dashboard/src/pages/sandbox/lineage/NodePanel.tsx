@@ -1,12 +1,6 @@
 /** What is known about the selected member of a family, and what can be done with it. */
 import type { ComponentChildren } from 'preact';
-import {
-  findAdmission,
-  findTransition,
-  type SandboxOperation,
-  type SandboxRequest,
-  type SandboxState,
-} from '../../../../../contract/src/sandbox/lifecycle.ts';
+import type { SandboxRequest } from '../../../../../contract/src/sandbox/lifecycle.ts';
 import type { Coppice, SandboxInfo } from '../../../../../sdk/src/index.ts';
 import { useResource } from '../../../service/resource.ts';
 import { Labels, StateBadge } from '../../../ui/Badge.tsx';
@@ -29,6 +23,7 @@ import {
   type SandboxNode,
   type SnapshotNode,
 } from './family.ts';
+import { findRefusal } from './refusal.ts';
 import { nameOf, type LiveRecords } from './node-text.ts';
 
 /** Dialogs that the panel opens. */
@@ -153,7 +148,8 @@ function SandboxButtons({
   const beside = findBeside(family, node, { keepAncestors: true }).length;
   const besideAll = findBeside(family, node, { keepAncestors: false }).length;
   const returns = findReturns(family, node).length;
-  const refusal = (request: SandboxRequest): string | undefined => refusalOf(node, record, request);
+  const refusal = (request: SandboxRequest): string | undefined =>
+    findRefusal({ status: node.record.status, operation: record?.operation ?? null }, request);
   return (
     <>
       <Act icon="fork" refusal={refusal('fork')} onClick={() => onAction('fork')}>
@@ -189,15 +185,6 @@ function SandboxButtons({
       </Act>
     </>
   );
-}
-
-/** Returns why the service would refuse a request; undefined if it would not. */
-function refusalOf({ record: node }: SandboxNode, record: SandboxInfo | undefined, request: SandboxRequest) {
-  const state = node.status as SandboxState;
-  const operation = (record?.operation ?? null) as SandboxOperation | null;
-  if (findTransition(state, request).outcome === 'refuse')
-    return node.endedAt === null ? `Not while it is ${state}.` : 'It has ended.';
-  return findAdmission(operation, request) === 'refuse' ? `Not while it is ${operation}.` : undefined;
 }
 
 function SnapshotPart({ node, family, live, onAction }: PanelProps & { node: SnapshotNode }) {
