@@ -181,8 +181,8 @@ function columnsOf(onAction: ListedProps['onAction']): readonly Column<SnapshotI
     },
     {
       id: 'actions',
-      label: '',
-      width: '3rem',
+      label: 'Actions',
+      width: '4rem',
       align: 'end',
       cell: (snapshot) => <Actions snapshot={snapshot} onAction={onAction} />,
     },
