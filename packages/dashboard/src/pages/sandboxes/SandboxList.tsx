@@ -4,6 +4,7 @@ import type { SandboxInfo } from '../../../../sdk/src/index.ts';
 import { reloadSandboxes, sandboxes, sandboxesError } from '../../service/sandboxes.ts';
 import { Labels, StateBadge } from '../../ui/Badge.tsx';
 import { ButtonLink } from '../../ui/Button.tsx';
+import { Cost } from '../../ui/Cost.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
 import { formatMiB, formatNumber } from '../../ui/format.ts';
@@ -39,6 +40,13 @@ const COLUMNS: readonly Column<SandboxInfo>[] = [
     width: '1.4fr',
     isMinor: true,
     cell: ({ labels }) => <Labels labels={labels} />,
+  },
+  {
+    id: 'cost',
+    label: 'Cost',
+    width: '6rem',
+    align: 'end',
+    cell: (sandbox) => <Cost sandbox={sandbox} />,
   },
   {
     id: 'age',
