@@ -26,6 +26,8 @@ declare module 'fastify' {
     maxJson?: JsonMeasure;
     /** The guest's traffic: it does not count against the rate of requests, but against the limit on open streams. */
     isUnlimited?: boolean;
+    /** Files for everyone: requests for them are not traced. */
+    isUntraced?: boolean;
     /** Text messages of a WebSocket, for the API description. */
     frames?: { client: readonly z.ZodType[]; service: readonly z.ZodType[] };
     /** URL in the API description, if it differs from the route's. */

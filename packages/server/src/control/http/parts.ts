@@ -15,7 +15,6 @@ import type { ControlLimits } from '../control-config.ts';
 import type { Database } from '../db/database.ts';
 import type { DiskSnapshots } from '../disks/disk-snapshots.ts';
 import type { Disks } from '../disks/disks.ts';
-import type { Documentation } from '../documentation/documentation.ts';
 import type { EgressRules } from '../egress/egress-rules.ts';
 import type { Grants } from '../egress/grants.ts';
 import type { NamedSecrets } from '../egress/named-secrets/named-secrets.ts';
@@ -39,6 +38,7 @@ import type { Commands } from '../commands/commands.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { Events } from '../events/events.ts';
 import type { Snapshots } from '../snapshots/snapshots.ts';
+import type { StaticSite } from '../static-site/static-site.ts';
 import type { Webhooks } from '../webhooks/webhooks.ts';
 import type { Exposure } from './serving/exposure.ts';
 import type { OpenRequests } from './access/open-requests.ts';
@@ -90,7 +90,9 @@ export interface HttpParts {
   /** Whether the trace of a request continues that of its caller. */
   continuesTraces: boolean;
   /** Served below `/docs`; undefined: there is no such route. */
-  documentation: Documentation | undefined;
+  documentation: StaticSite | undefined;
+  /** Served at `/`; undefined: there are no such routes. */
+  dashboard: StaticSite | undefined;
   limits: ControlLimits;
   version: string;
   exposure: Exposure;
