@@ -37,10 +37,8 @@ export class KeyUses implements AsyncDisposable {
     this.#usedAt = new Map();
     const { db, sessions, log } = this.#parts;
     this.#writing = this.#writing
-      .then(async () => {
-        await writeUses(db, used);
-        await sessions.extendByKeys(used);
-      })
+      .then(() => writeUses(db, used))
+      .then(() => sessions.extendByKeys(used))
       .catch((error: unknown) => log.warn({ err: error }, 'the last uses of API keys could not be written'));
     return this.#writing;
   }

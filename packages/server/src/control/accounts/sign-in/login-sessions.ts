@@ -123,8 +123,9 @@ export class LoginSessions {
     const rows = await this.#db
       .selectFrom('login_sessions')
       .selectAll()
-      .select(({ selectFrom }) =>
-        selectFrom('api_keys')
+      .select((where) =>
+        where
+          .selectFrom('api_keys')
           .select(({ fn }) => fn.max('api_keys.last_used_at').as('used_at'))
           .whereRef('api_keys.session_id', '=', 'login_sessions.id')
           .as('key_used_at'),
