@@ -14,6 +14,7 @@ import type { Bootstrapped } from './accounts/bootstrap/bootstrapped.ts';
 import { KeyEnds } from './auth/key-ends.ts';
 import { KeyGuesses } from './auth/key-guesses.ts';
 import { KeyUses } from './auth/key-uses.ts';
+import { SessionKeys } from './auth/session-keys.ts';
 import { FileLinks } from './auth/file-links.ts';
 import { Tickets } from './auth/tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
@@ -230,14 +231,17 @@ function openAccess(
 ) {
   const tickets = new Tickets(masterKey);
   const fileLinks = new FileLinks(masterKey);
+  const accounts = buildAccounts({ db, region, signUp, audit, log }, stack);
+  const { sessions } = accounts;
   return {
     tickets,
     fileLinks,
     authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets, fileLinks })),
     keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
     keyEnds: stack.use(new KeyEnds(db, log)),
-    keyUses: stack.use(new KeyUses(db, log)),
-    accounts: buildAccounts({ db, region, signUp, audit, log }, stack),
+    keyUses: stack.use(new KeyUses({ db, sessions, log })),
+    sessionKeys: new SessionKeys({ db, region, masterKey }),
+    accounts,
     openRequests: new OpenRequests(limitsOf),
     rateLimiter: new RateLimiter(limitsOf),
   };

@@ -56,8 +56,9 @@ declare module 'fastify' {
     reach: Reach;
     /** Aborts when the API key of the request is no longer valid; null where no key counts. */
     keyEnd: AbortSignal | null;
-    /** The signed-in user and the session; empty outside /account. */
+    /** The signed-in user, by cookie or by the key of a session; else empty. */
     userId: string;
+    /** The session of the cookie; empty outside /account. */
     sessionId: string;
     /** The user's role in the organization that the path names, below /account. */
     role: Role;

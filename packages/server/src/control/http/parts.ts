@@ -9,6 +9,7 @@ import type { FileLinks } from '../auth/file-links.ts';
 import type { KeyEnds } from '../auth/key-ends.ts';
 import type { KeyGuesses } from '../auth/key-guesses.ts';
 import type { KeyUses } from '../auth/key-uses.ts';
+import type { SessionKeys } from '../auth/session-keys.ts';
 import type { Tickets } from '../auth/tickets.ts';
 import type { Billing } from '../billing/billing.ts';
 import type { ControlLimits } from '../control-config.ts';
@@ -49,6 +50,7 @@ export interface HttpParts {
   keyGuesses: KeyGuesses;
   keyEnds: KeyEnds;
   keyUses: KeyUses;
+  sessionKeys: SessionKeys;
   accounts: Accounts;
   db: Database;
   teamSecrets: TeamSecrets;
