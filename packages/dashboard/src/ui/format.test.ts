@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { formatAge, formatBytes, formatCents, formatDuration, formatMiB } from './format.ts';
+import { formatAge, formatBytes, formatCents, formatDuration, formatImage, formatMiB } from './format.ts';
 
 test('sizes have three digits and a unit', () => {
   assert.deepEqual([0, 1023, 1024, 1_500_000, 2 ** 40].map(formatBytes), [
@@ -38,4 +38,9 @@ test('ages are of the past or the future', () => {
   assert.equal(formatAge('2026-11-27T09:58:00Z', now), '2 min ago');
   assert.equal(formatAge('2026-11-27T12:00:00Z', now), 'in 2 h');
   assert.equal(formatAge('2026-11-27T10:00:01Z', now), 'now');
+});
+
+test('an image is shown without its digest and the parts that all have', () => {
+  assert.equal(formatImage(`docker.io/library/node:22-slim@sha256:${'0'.repeat(64)}`), 'node:22-slim');
+  assert.equal(formatImage('registry.test/docker.io/a:1'), 'registry.test/docker.io/a:1');
 });

@@ -7,7 +7,7 @@ import { ButtonLink } from '../../ui/Button.tsx';
 import { Cost } from '../../ui/Cost.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
-import { formatMiB, formatNumber } from '../../ui/format.ts';
+import { formatImage, formatMiB, formatNumber } from '../../ui/format.ts';
 import { Page } from '../../ui/Page.tsx';
 import { Empty, Failure, Skeleton } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
@@ -26,7 +26,16 @@ const COLUMNS: readonly Column<SandboxInfo>[] = [
     ),
   },
   { id: 'state', label: 'State', width: '8rem', cell: (sandbox) => <StateBadge {...sandbox} /> },
-  { id: 'image', label: 'Image', width: '1.4fr', cell: ({ image }) => <span class="mono">{image}</span> },
+  {
+    id: 'image',
+    label: 'Image',
+    width: '1.4fr',
+    cell: ({ image }) => (
+      <span class="mono" title={image}>
+        {formatImage(image)}
+      </span>
+    ),
+  },
   {
     id: 'size',
     label: 'Size',
@@ -127,9 +136,7 @@ function Listed({ sandboxes: all }: { sandboxes: readonly SandboxInfo[] }) {
           ))}
         </div>
         <span class="soft" role="status">
-          {shown.length === all.length
-            ? formatNumber(all.length)
-            : `${formatNumber(shown.length)} of ${formatNumber(all.length)}`}
+          {countShown(shown.length, all.length)}
         </span>
       </div>
       {shown.length === 0 ? (
@@ -147,4 +154,9 @@ function Listed({ sandboxes: all }: { sandboxes: readonly SandboxInfo[] }) {
       )}
     </>
   );
+}
+
+function countShown(shown: number, all: number): string {
+  const total = `${formatNumber(all)} ${all === 1 ? 'sandbox' : 'sandboxes'}`;
+  return shown === all ? total : `${formatNumber(shown)} of ${total}`;
 }
