@@ -17,10 +17,18 @@ export interface WatchedPage extends AsyncDisposable {
 /** Opens a page of a service at `address`, such as `http://127.0.0.1:8080`. */
 export async function openWatched(browser: Browser, address: string, path: string): Promise<WatchedPage> {
   const page = await browser.open('about:blank');
+  const faults = watchPage(page, address);
+  await page.goto(`${address}${path}`);
+  return { page, faults, [Symbol.asyncDispose]: () => page.close() };
+}
+
+/** Returns the list to which the faults of a page are added. */
+export function watchPage(page: Page, address: string): string[] {
   const faults: string[] = [];
   // Chromium also reports violations of the policy as errors.
   page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) faults.push(message.text());
+    if (['error', 'warning'].includes(message.type()))
+      faults.push(`${message.text()} ${message.location().url}`);
   });
   page.on('pageerror', (error) => faults.push(String(error)));
   const own = new Set([address, address.replace(/^http/u, 'ws')]);
@@ -30,8 +38,7 @@ export async function openWatched(browser: Browser, address: string, path: strin
   };
   page.on('request', (request) => watch(request.url()));
   page.on('websocket', (socket) => watch(socket.url()));
-  await page.goto(`${address}${path}`);
-  return { page, faults, [Symbol.asyncDispose]: () => page.close() };
+  return faults;
 }
 
 interface Finding {
