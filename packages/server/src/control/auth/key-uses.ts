@@ -52,8 +52,13 @@ export class KeyUses implements AsyncDisposable {
 async function writeUses(db: Database, used: ReadonlyMap<string, number>): Promise<void> {
   const ids = [...used.keys()];
   const times = [...used.values()];
+  // Without a wait: the end of several sessions locks their keys in another order.
   await sql`
     UPDATE api_keys SET last_used_at = used.at
-    FROM unnest(${ids}::text[], ${times}::bigint[]) AS used (id, at)
+    FROM (
+      SELECT id, at FROM unnest(${ids}::text[], ${times}::bigint[]) AS uses (key_id, at)
+      JOIN api_keys ON id = key_id
+      FOR NO KEY UPDATE OF api_keys SKIP LOCKED
+    ) AS used
     WHERE api_keys.id = used.id`.execute(db);
 }

@@ -106,16 +106,21 @@ export class LoginSessions {
   async extendByKeys(usedAt: ReadonlyMap<string, number>): Promise<void> {
     const ids = [...usedAt.keys()];
     const times = [...usedAt.values()];
-    // A session has keys of several teams. One that expired before the use stays so.
+    // A session has keys of several teams. One that expired before the use stays so. Nothing is waited for, as the end of
+    // several sessions locks them in another order.
     await sql`
       UPDATE login_sessions SET
         expires_at = greatest(expires_at, least(used.at + ${IDLE_MS}::bigint, created_at + ${LONGEST_MS}::bigint))
       FROM (
-        SELECT session_id, max(at) AS at
-        FROM unnest(${ids}::text[], ${times}::bigint[]) AS uses (key_id, at) JOIN api_keys ON api_keys.id = key_id
-        WHERE session_id IS NOT NULL GROUP BY session_id
+        SELECT login_sessions.id, uses.at FROM (
+          SELECT session_id, max(at) AS at
+          FROM unnest(${ids}::text[], ${times}::bigint[]) AS each (key_id, at) JOIN api_keys ON api_keys.id = key_id
+          WHERE session_id IS NOT NULL GROUP BY session_id
+        ) AS uses
+        JOIN login_sessions ON login_sessions.id = uses.session_id AND login_sessions.expires_at > uses.at
+        FOR NO KEY UPDATE OF login_sessions SKIP LOCKED
       ) AS used
-      WHERE login_sessions.id = used.session_id AND login_sessions.expires_at > used.at`.execute(this.#db);
+      WHERE login_sessions.id = used.id`.execute(this.#db);
   }
 
   /** Lists the person's sessions, newest first. */
