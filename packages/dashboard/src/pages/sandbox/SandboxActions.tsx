@@ -2,11 +2,16 @@ import { useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
 import { Button } from '../../ui/Button.tsx';
 import { Icon } from '../../ui/Icon.tsx';
-import { Menu } from '../../ui/Menu.tsx';
+import { Menu, type MenuItem } from '../../ui/Menu.tsx';
 import type { ActionProps } from './actions/action-props.ts';
 import { DestroyDialog } from './actions/DestroyDialog.tsx';
 import { ForkDialog } from './actions/ForkDialog.tsx';
-import { describeOperation, listActions, type ActionId } from './actions/offered-actions.ts';
+import {
+  describeOperation,
+  listActions,
+  type ActionId,
+  type OfferedAction,
+} from './actions/offered-actions.ts';
 import { RollbackDialog } from './actions/RollbackDialog.tsx';
 import { SettingsDialog } from './actions/SettingsDialog.tsx';
 import { HibernateDialog, ResumeDialog } from './actions/SleepDialogs.tsx';
@@ -53,14 +58,7 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
           button={<Icon name="more" />}
           items={actions
             .filter(({ id }) => !IN_SIGHT.has(id))
-            .map(({ id, label, icon, isAllowed, note }) => ({
-              label,
-              icon,
-              ...(id === 'destroy' ? { kind: 'danger' as const } : {}),
-              isDisabled: !isAllowed,
-              title: note,
-              onSelect: () => (open.value = id),
-            }))}
+            .map((action) => toMenuItem(action, () => (open.value = action.id)))}
         />
       )}
       {OpenDialog !== undefined && (
@@ -73,4 +71,10 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
       )}
     </>
   );
+}
+
+function toMenuItem({ id, label, icon, isAllowed, note }: OfferedAction, onSelect: () => void): MenuItem {
+  const item: MenuItem = { label, icon, isDisabled: !isAllowed, title: note, onSelect };
+  if (id === 'destroy') item.kind = 'danger';
+  return item;
 }

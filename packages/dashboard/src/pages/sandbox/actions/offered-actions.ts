@@ -59,12 +59,10 @@ export function listActions(life: Life): OfferedAction[] {
   const canHibernate = judge(state, operation, 'hibernate').isAllowed;
   const canResume = judge(state, operation, 'resume').isAllowed;
   const hidden = canResume || (!canHibernate && state === 'hibernated') ? 'hibernate' : 'resume';
-  return ACTIONS.filter(([id]) => id !== hidden).map(([id, label, icon]) => ({
-    id,
-    label,
-    icon,
-    ...judge(state, operation, id),
-  }));
+  return ACTIONS.filter(([id]) => id !== hidden).map(([id, label, icon]) => {
+    const { isAllowed, note } = judge(state, operation, id);
+    return { id, label, icon, isAllowed, note };
+  });
 }
 
 /** Returns whether a guest takes calls now: commands, terminals and files. A sleeping one with `autoHibernate` wakes. */
