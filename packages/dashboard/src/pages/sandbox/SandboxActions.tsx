@@ -1,5 +1,6 @@
 import { useSignal } from '@preact/signals';
 import type { ComponentType } from 'preact';
+import { useEffect } from 'preact/hooks';
 import { Button } from '../../ui/Button.tsx';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu, type MenuItem } from '../../ui/Menu.tsx';
@@ -17,6 +18,7 @@ import { SettingsDialog } from './actions/SettingsDialog.tsx';
 import { HibernateDialog, ResumeDialog } from './actions/SleepDialogs.tsx';
 import { SnapshotDialog } from './actions/SnapshotDialog.tsx';
 import type { TabProps } from './tab-props.ts';
+import { closeTerminals } from './terminal/open-terminals.ts';
 import '../../styles/sandbox.css';
 
 const DIALOGS: Record<ActionId, ComponentType<ActionProps>> = {
@@ -36,6 +38,8 @@ const IN_SIGHT: ReadonlySet<ActionId> = new Set(['fork', 'snapshot', 'hibernate'
 export function SandboxActions({ sandbox, record, reload }: TabProps) {
   const open = useSignal<ActionId | undefined>(undefined);
   const actions = listActions(record);
+  // The actions are on the page as long as the sandbox is, whichever tab is shown.
+  useEffect(() => () => closeTerminals(record.id), [record.id]);
   const running = describeOperation(record.operation);
   const OpenDialog = open.value === undefined ? undefined : DIALOGS[open.value];
   return (
