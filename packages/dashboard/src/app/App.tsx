@@ -13,6 +13,10 @@ import { Shell } from './Shell.tsx';
 
 const CreateSandbox = lazy(async () => (await import('../pages/sandboxes/CreateSandbox.tsx')).CreateSandbox);
 const SandboxPage = lazy(async () => (await import('../pages/sandbox/SandboxPage.tsx')).SandboxPage);
+const Audit = lazy(async () => (await import('../pages/audit/Audit.tsx')).Audit);
+const Keys = lazy(async () => (await import('../pages/keys/Keys.tsx')).Keys);
+const People = lazy(async () => (await import('../pages/people/People.tsx')).People);
+const Settings = lazy(async () => (await import('../pages/settings/Settings.tsx')).Settings);
 
 export function App() {
   return (
@@ -67,6 +71,10 @@ function Pages() {
       <Route path="/sandboxes" component={SandboxList} />
       <Route path="/sandboxes/new" component={CreateSandbox} />
       <Route path="/sandboxes/:id/:tab?" component={SandboxPage} />
+      <Route path="/audit" component={Audit} />
+      <Route path="/keys" component={Keys} />
+      <Route path="/people" component={People} />
+      <Route path="/settings" component={Settings} />
       <Route default component={NotFound} />
     </Router>
   );
