@@ -17,6 +17,9 @@ const Audit = lazy(async () => (await import('../pages/audit/Audit.tsx')).Audit)
 const Keys = lazy(async () => (await import('../pages/keys/Keys.tsx')).Keys);
 const People = lazy(async () => (await import('../pages/people/People.tsx')).People);
 const Settings = lazy(async () => (await import('../pages/settings/Settings.tsx')).Settings);
+const Snapshots = lazy(async () => (await import('../pages/snapshots/Snapshots.tsx')).Snapshots);
+const History = lazy(async () => (await import('../pages/history/History.tsx')).History);
+const Usage = lazy(async () => (await import('../pages/usage/Usage.tsx')).Usage);
 
 export function App() {
   return (
@@ -75,6 +78,9 @@ function Pages() {
       <Route path="/keys" component={Keys} />
       <Route path="/people" component={People} />
       <Route path="/settings" component={Settings} />
+      <Route path="/history" component={History} />
+      <Route path="/snapshots" component={Snapshots} />
+      <Route path="/usage" component={Usage} />
       <Route default component={NotFound} />
     </Router>
   );

@@ -82,6 +82,9 @@ export function SandboxList() {
             }
             python={'for sandbox in client.sandboxes.list():\n    print(sandbox.id, sandbox.status)'}
           />
+          <ButtonLink href="/history" kind="quiet" icon="archive">
+            Ended sandboxes
+          </ButtonLink>
           <ButtonLink href="/sandboxes/new" kind="primary" icon="plus">
             New sandbox
           </ButtonLink>
