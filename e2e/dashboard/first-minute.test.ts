@@ -27,9 +27,9 @@ describe('the first minute in the dashboard', { timeout: TIMEOUT_MS }, () => {
     await page.getByRole('button', { name: 'Create the sandbox' }).click();
     await page.waitForURL(/\/terminal$/u);
     const terminal = page.locator('.xterm');
-    await terminal.waitFor();
+    await terminal.getByText('/workspace#').first().waitFor();
     await page.keyboard.type('echo "$(uname -s) $((6 * 7))"\n');
-    await page.locator('.xterm-rows').getByText('Linux 42').waitFor();
+    await terminal.getByText('Linux 42').waitFor();
     assert.deepEqual(await findBarriers(page), []);
     assert.deepEqual(visitor.faults, []);
   });
