@@ -70,7 +70,6 @@ export class TerminalSession {
       fontSize: 13,
       lineHeight: 1.2,
       cursorBlink: true,
-      minimumContrastRatio: 4.5,
       macOptionIsMeta: true,
       disableStdin: true,
       logLevel: 'off',
