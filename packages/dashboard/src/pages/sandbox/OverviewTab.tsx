@@ -3,12 +3,19 @@ import { useEffect } from 'preact/hooks';
 import type { SandboxDiskInfo, SandboxInfo } from '../../../../sdk/src/index.ts';
 import { useNow } from '../../service/resource.ts';
 import { Badge, Labels, StateBadge, type Tone } from '../../ui/Badge.tsx';
-import { formatBytes, formatDuration, formatMiB, formatMoment, formatNumber } from '../../ui/format.ts';
+import {
+  formatBytes,
+  formatDuration,
+  formatImage,
+  formatMiB,
+  formatMoment,
+  formatNumber,
+} from '../../ui/format.ts';
 import { Icon } from '../../ui/Icon.tsx';
 import { Card, Facts } from '../../ui/Page.tsx';
 import { canUse } from './actions/offered-actions.ts';
 import { ConnectCard } from './overview/ConnectCard.tsx';
-import { CostFacts } from './overview/CostCard.tsx';
+import { CostFacts } from './overview/CostFacts.tsx';
 import { ageOf, describeEnding, explainReason, findEnding } from './overview/life-text.ts';
 import { RunBox } from './overview/RunBox.tsx';
 import type { TabProps } from './tab-props.ts';
@@ -27,7 +34,7 @@ export function OverviewTab({ sandbox, record, reload }: TabProps) {
           <CostFacts record={record} />
         </Card>
       </div>
-      {!hasEnded && <RunBox sandbox={sandbox} isDisabled={!canUse(record)} />}
+      {!hasEnded && <RunBox sandbox={sandbox} isDisabled={!canUse(record)} onEnd={reload} />}
       {!hasEnded && <ConnectCard id={record.id} />}
     </div>
   );
@@ -54,12 +61,13 @@ function listFacts(record: SandboxInfo, reload: () => void): (readonly [string, 
     ['State', <StateBadge key="state" {...record} />],
     [
       'Image',
-      <span key="image" class="mono">
-        {image}
+      <span key="image" class="mono" title={image}>
+        {formatImage(image)}
       </span>,
     ],
     ['Size', `${formatNumber(vcpus)} CPU · ${formatMiB(memMiB)} memory · ${formatMiB(diskMiB)} scratch disk`],
-    ['Created', `${formatMoment(createdAt)}${createMs === null ? '' : ` in ${formatDuration(createMs)}`}`],
+    ['Created', formatMoment(createdAt)],
+    ...(createMs === null ? [] : ([['Start took', formatDuration(createMs)]] as const)),
     [endedAt === null ? 'Age' : 'Existed for', <Age key="age" record={record} />],
     ...(endedAt === null
       ? ([['Ends', <Countdown key="ends" record={record} reload={reload} />]] as const)

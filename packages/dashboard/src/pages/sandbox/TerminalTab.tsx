@@ -46,10 +46,12 @@ export function TerminalTab({ sandbox, record, reload }: TabProps) {
       </div>
       <Shown session={shown} />
       <Ended session={shown} sandbox={sandbox} record={record} reload={reload} />
-      <p class="terminal-hint">
-        Ctrl Shift C copies, Ctrl Shift V pastes, Ctrl F6 leaves the terminal. The terminals stay open while
-        you look at the other tabs of this sandbox.
-      </p>
+      {shown.state.value.kind === 'open' && (
+        <p class="terminal-hint">
+          <kbd>Ctrl Shift C</kbd> copies, <kbd>Ctrl Shift V</kbd> pastes, <kbd>Ctrl F6</kbd> leaves the
+          terminal. It stays open while you look at the other tabs of this sandbox.
+        </p>
+      )}
     </div>
   );
 }

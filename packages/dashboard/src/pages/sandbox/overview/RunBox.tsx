@@ -21,11 +21,18 @@ interface Outcome {
   ms: number;
 }
 
+interface RunBoxProps {
+  sandbox: Sandbox;
+  isDisabled: boolean;
+  /** Called when a command has ended. */
+  onEnd: () => void;
+}
+
 /** Runs one command and shows its output as it arrives. Leaving the page ends the command. */
-export function RunBox({ sandbox, isDisabled }: { sandbox: Sandbox; isDisabled: boolean }) {
+export function RunBox({ sandbox, isDisabled, onEnd }: RunBoxProps) {
   const command = useSignal('');
   const timeout = useSignal('30');
-  const run = useRun(sandbox);
+  const run = useRun(sandbox, onEnd);
   const seconds = Number(timeout.value);
   const isTimeout = Number.isInteger(seconds) && seconds >= 1 && seconds <= MAX_TIMEOUT_S;
   const canRun = !isDisabled && command.value.trim() !== '' && isTimeout;
@@ -50,11 +57,12 @@ export function RunBox({ sandbox, isDisabled }: { sandbox: Sandbox; isDisabled: 
           attributes={{ type: 'number', min: 1, max: MAX_TIMEOUT_S, disabled: isDisabled }}
         />
         {run.isRunning ? (
-          <Button kind="danger" onClick={run.stop}>
+          <Button key="stop" kind="danger" onClick={run.stop}>
             Stop
           </Button>
         ) : (
-          <Button kind="primary" type="submit" icon="play" isDisabled={!canRun}>
+          // An element of its own: a click on "Stop" must not submit the form that it makes ready.
+          <Button key="run" kind="primary" type="submit" icon="play" isDisabled={!canRun}>
             Run
           </Button>
         )}
@@ -92,7 +100,7 @@ function Ending({ outcome, isRunning }: { outcome: Outcome | undefined; isRunnin
   );
 }
 
-function useRun(sandbox: Sandbox) {
+function useRun(sandbox: Sandbox, onEnd: () => void) {
   const output = useLiveOutput();
   const isRunning = useSignal(false);
   const hasBegun = useSignal(false);
@@ -119,6 +127,7 @@ function useRun(sandbox: Sandbox) {
       if (!own.signal.aborted) error.value = explain(fault);
     } finally {
       isRunning.value = false;
+      onEnd();
     }
   };
   return {

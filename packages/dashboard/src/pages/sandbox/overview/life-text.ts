@@ -46,7 +46,8 @@ export function findEnding(record: SandboxInfo): Ending | undefined {
 /** Describes what happens at the next end, with the time that is left. */
 export function describeEnding(record: SandboxInfo, now: number): string {
   const ending = findEnding(record);
-  if (ending === undefined) return 'Never';
+  // The service reports no end of an idle timer that a call in progress holds.
+  if (ending === undefined) return record.timeout === 0 ? 'Never' : 'Not while it is in use';
   const verb = ending.kind === 'idle' && record.autoHibernate ? 'Hibernates' : 'Is destroyed';
   const condition = ending.kind === 'idle' ? ' unless it is used' : '';
   if (ending.at <= now) return `${verb} now${condition}`;

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { SandboxInfo, Statement } from '../../../../../sdk/src/index.ts';
+import type { SandboxInfo } from '../../../../../sdk/src/index.ts';
 import { STATUS_REASONS } from '../../../../../contract/src/sandbox/lifecycle.ts';
-import { extrapolate, hourlyCents, listMonths, sumStatements } from './cost-so-far.ts';
 import { ageOf, describeEnding, explainReason, findEnding } from './life-text.ts';
 
 const CREATED = Date.parse('2026-11-27T12:00:00.000Z');
@@ -54,43 +53,11 @@ test('the countdown says what will happen, and when', () => {
   assert.match(describeEnding({ ...idle, autoHibernate: true }, CREATED), /^Hibernates in 5 min/u);
   const limited = record({ expiresAt: at(600), maxLifetime: 600, autoHibernate: true });
   assert.equal(describeEnding(limited, CREATED), 'Is destroyed in 10 min');
-  assert.equal(describeEnding(record({}), CREATED), 'Never');
+  assert.equal(describeEnding(record({ timeout: 0 }), CREATED), 'Never');
+  assert.equal(describeEnding(record({ timeout: 300 }), CREATED), 'Not while it is in use');
 });
 
 test('the age of a sandbox stops at its end', () => {
   assert.equal(ageOf(record({}), CREATED + 5000), 5000);
   assert.equal(ageOf(record({ endedAt: at(3) }), CREATED + 5000), 3000);
-});
-
-test('the cost of several months is added up, for this sandbox only', () => {
-  const statements = [
-    { month: '2026-10', asOf: at(0), lines: [{ sandboxId: 'run1', costCents: 2 }] },
-    {
-      month: '2026-11',
-      asOf: at(60),
-      lines: [
-        { sandboxId: 'run0', costCents: 50 },
-        { sandboxId: 'run1', costCents: 0.5 },
-      ],
-    },
-  ] as unknown as Statement[];
-  const cost = sumStatements(statements, 'run1');
-  assert.deepEqual(cost, { cents: 2.5, asOf: CREATED + 60_000, months: ['2026-10', '2026-11'] });
-  assert.equal(extrapolate(cost, record({}), CREATED + 60_000), 2.5);
-  assert.equal(extrapolate(cost, record({}), CREATED + 60_000 + 3_600_000), 2.5 + hourlyCents(record({})));
-  assert.equal(extrapolate(cost, record({ status: 'hibernated' }), CREATED + 9e9), 2.5);
-});
-
-test('the price is that of the service: 2.5 cents for a vCPU and 1.5 for a GiB, each hour', () => {
-  assert.equal(hourlyCents({ vcpus: 1, memMiB: 1024 }), 4);
-  assert.equal(hourlyCents({ vcpus: 2, memMiB: 512 }), 5.75);
-});
-
-test('months are listed across the end of a year, and only the last twelve', () => {
-  assert.deepEqual(listMonths('2026-11-27T12:00:00Z', new Date('2027-01-01T00:00:00Z')), [
-    '2026-11',
-    '2026-12',
-    '2027-01',
-  ]);
-  assert.equal(listMonths('2020-01-01T00:00:00Z', new Date('2027-01-01T00:00:00Z')).length, 12);
 });

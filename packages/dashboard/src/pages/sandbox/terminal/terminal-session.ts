@@ -20,11 +20,10 @@ export type SessionState = { kind: 'connecting' } | { kind: 'open' } | { kind: '
 
 const SCROLLBACK_LINES = 5000;
 const MAX_SIDE = 1000;
-/**
- * Undoes what a program may have set and not reset: the other screen, mouse reports, bracketed paste, colours, a hidden
- * cursor.
- */
-const CALM = '\u001B[?1049l\u001B[?1000;1002;1003;1004;1006;2004l\u001B[?25h\u001B[!p\u001B[0m';
+/** Undoes what a program may have set and not reset: mouse reports, bracketed paste, margins, colours. Hides the cursor. */
+const CALM = '\u001B[?1000;1002;1003;1004;1006;2004l\u001B[!p\u001B[0m\u001B[?25l';
+const LEAVE_OTHER_SCREEN = '\u001B[?1049l';
+const SHOW_CURSOR = '\u001B[?25h';
 
 export const sessions = signal<readonly TerminalSession[]>([]);
 let lastNumber = 0;
@@ -70,7 +69,6 @@ export class TerminalSession {
       fontSize: 13,
       lineHeight: 1.2,
       cursorBlink: true,
-      minimumContrastRatio: 4.5,
       macOptionIsMeta: true,
       disableStdin: true,
       logLevel: 'off',
@@ -108,7 +106,8 @@ export class TerminalSession {
     if (this.#closing.signal.aborted) return;
     this.#terminal = undefined;
     this.#screen.options.disableStdin = true;
-    this.#screen.write(`${CALM}\r\n`);
+    const isOther = this.#screen.buffer.active.type === 'alternate';
+    this.#screen.write(`${isOther ? LEAVE_OTHER_SCREEN : ''}${CALM}\r\n`);
     this.state.value = { kind: 'ended', cause };
     this.#onEnd();
   }
@@ -134,6 +133,7 @@ export class TerminalSession {
       });
       this.#terminal = terminal;
       this.#screen.options.disableStdin = false;
+      this.#screen.write(SHOW_CURSOR);
       this.state.value = { kind: 'open' };
       // The size may have changed while it connected.
       this.#sendSize();
