@@ -20,7 +20,7 @@ const server = await createServer({
     host: '127.0.0.1',
     port: Number(port),
     strictPort: true,
-    proxy: { '/v1': target, '/account': target, '/healthz': target, '/docs': target },
+    proxy: { '/v1': target, '/files': target, '/account': target, '/healthz': target, '/docs': target },
   },
 });
 await server.listen();

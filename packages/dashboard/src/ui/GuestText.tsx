@@ -1,4 +1,5 @@
 import { splitHidden } from './visible-text.ts';
+import '../styles/guest-text.css';
 
 /** A name that a guest or a caller chose. Hidden characters are shown; it cannot turn the text around it. */
 export function GuestText({ text }: { text: string }) {
