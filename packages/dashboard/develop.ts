@@ -13,6 +13,9 @@ const target: ProxyOptions = {
   ws: true,
   // The service accepts changes from its own pages only.
   headers: { origin: service },
+  // Without it, the status of a stream waits for its first event.
+  configure: (proxy) =>
+    proxy.on('proxyRes', (_answer, _request, response) => setImmediate(() => response.flushHeaders())),
 };
 const server = await createServer({
   ...VITE_OPTIONS,

@@ -169,11 +169,20 @@ interface ListingProps {
 function Listing({ sandboxId, path, resource, actions }: ListingProps) {
   const { value, error, reload } = resource;
   const up = path === undefined || path === '/' ? undefined : addressOf(sandboxId, parentOf(path));
+  const first = useRef(value?.path);
+  first.current ??= value?.path;
   return (
     <>
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {value !== undefined ? (
-        <Entries key={value.path} sandboxId={sandboxId} directory={value} up={up} actions={actions} />
+        <Entries
+          key={value.path}
+          sandboxId={sandboxId}
+          directory={value}
+          up={up}
+          isEntered={value.path !== first.current}
+          actions={actions}
+        />
       ) : error === undefined ? (
         <Skeleton rows={8} />
       ) : (
@@ -197,10 +206,12 @@ interface EntriesProps {
   sandboxId: string;
   directory: Directory;
   up: string | undefined;
+  /** The reader came from another directory. */
+  isEntered: boolean;
   actions: EntryActions;
 }
 
-function Entries({ sandboxId, directory: { path, entries }, up, actions }: EntriesProps) {
+function Entries({ sandboxId, directory: { path, entries }, up, isEntered, actions }: EntriesProps) {
   const search = useSignal('');
   const order = useSignal<FileOrder>('name');
   const region = useRef<HTMLDivElement>(null);
@@ -211,7 +222,7 @@ function Entries({ sandboxId, directory: { path, entries }, up, actions }: Entri
     event.preventDefault();
     route(up);
   };
-  useFirstFocus(region);
+  useFirstFocus(region, isEntered);
   const shown = orderFiles(entries, { order: order.value, search: search.value });
   return (
     <div ref={region} class="stack" onKeyDown={goUp}>
@@ -287,9 +298,9 @@ function countText(shown: number, all: number): string {
 }
 
 /** A reader who opened a folder with the keyboard continues in it: the link that had the focus is gone. */
-function useFirstFocus(region: { current: HTMLElement | null }): void {
+function useFirstFocus(region: { current: HTMLElement | null }, isEntered: boolean): void {
   useEffect(() => {
-    if (document.activeElement === document.body)
+    if (isEntered && document.activeElement === document.body)
       region.current?.querySelector<HTMLElement>('.row-link')?.focus({ preventScroll: true });
   }, []);
 }

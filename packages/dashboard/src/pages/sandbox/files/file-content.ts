@@ -25,9 +25,9 @@ export function findRasterType(bytes: Uint8Array): string | undefined {
 export function looksLikeText(bytes: Uint8Array): boolean {
   const sample = bytes.subarray(0, SAMPLE_BYTES);
   if (sample.includes(0)) return false;
-  const text = new TextDecoder().decode(sample, { stream: true });
   // Some programs write terminal sequences to their logs.
-  const odd = text.match(/(?![\t\n\r\f\u001b])[\p{Cc}\uFFFD]/gu)?.length ?? 0;
+  const text = new TextDecoder().decode(sample, { stream: true }).replaceAll('\u001b', '');
+  const odd = text.match(/(?![\t\n\r\f])[\p{Cc}\uFFFD]/gu)?.length ?? 0;
   return odd <= text.length * MAX_ODD_SHARE;
 }
 

@@ -1,8 +1,11 @@
 import { CoppiceError, type FileInfo, type Sandbox } from '../../../../../sdk/src/index.ts';
 import { findRasterType, looksLikeText } from './file-content.ts';
+import { joinPath, parentOf } from './paths.ts';
 
 export const MAX_TEXT_BYTES = 256 * 1024;
 export const MAX_IMAGE_BYTES = 20 * 2 ** 20;
+
+const MAX_HOPS = 40;
 
 export type FileContent =
   | { kind: 'text'; text: string; isCut: boolean }
@@ -21,10 +24,21 @@ export interface FileView {
 /** Describes a file, and reads as much of it as is shown. A symlink is followed. */
 export async function readView(sandbox: Sandbox, path: string, signal: AbortSignal): Promise<FileView> {
   const info = await sandbox.files.stat(path, { signal });
-  const target = info.type === 'symlink' ? await sandbox.files.stat(`${path}/`, { signal }) : info;
+  const target = await follow(sandbox, info, signal);
   if (target.type === 'dir') return { info, content: { kind: 'directory' } };
   if (target.type !== 'file') return { info, content: { kind: 'special' } };
   return { info, content: await readContent(sandbox, path, { size: target.size, signal }) };
+}
+
+/** Returns what a chain of symlinks leads to. The kernel follows at most 40, and resolves each `..` of a target. */
+async function follow(sandbox: Sandbox, info: FileInfo, signal: AbortSignal): Promise<FileInfo> {
+  let found = info;
+  for (let hops = 0; found.type === 'symlink' && found.target !== null && hops < MAX_HOPS; hops += 1) {
+    const { target, path } = found;
+    const next = target.startsWith('/') ? target : joinPath(parentOf(path), target);
+    found = await sandbox.files.stat(next, { signal });
+  }
+  return found;
 }
 
 async function readContent(
