@@ -35,6 +35,11 @@ test('the start of a sandbox says from what it was made', () => {
   );
 });
 
+test('a digest is shortened', () => {
+  const image = `coppice/base:1@sha256:${'fc01b6676a8d'.repeat(5)}aee2`;
+  assert.equal(tell('sandbox.created', { image }), 'Created from coppice/base:1@sha256:fc01b6676a8d…');
+});
+
 test('an end says why, and how long the sandbox ran', () => {
   const data = { reason: 'guest_panic', uptime_ms: 4021, cpu_ms: 800, mem_peak_bytes: 2 ** 20 * 70 };
   assert.ok(EVENTS['sandbox.failed'].safeParse(data).success);

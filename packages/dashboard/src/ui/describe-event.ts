@@ -129,7 +129,7 @@ function describeCreation({ image, vcpus, mem_mib, parent, snapshot_id }: Loose<
         ]
       : parent !== undefined
         ? [' as a fork of ', sandboxName(parent)]
-        : [' from ', plainName(image)];
+        : [' from ', imageName(image)];
   return tell('plus', 'good', 'Created', ...source, size === '' ? '' : ` with ${size}`);
 }
 
@@ -224,6 +224,11 @@ function text(value: unknown): string {
 
 function plainName(value: unknown): SentencePart {
   return { name: text(value) };
+}
+
+/** The raw data has the whole digest. */
+function imageName(image: unknown): SentencePart {
+  return { name: text(image).replace(/(@sha256:[0-9a-f]{12})[0-9a-f]+$/u, '$1…') };
 }
 
 function sandboxName(id: unknown): SentencePart {
