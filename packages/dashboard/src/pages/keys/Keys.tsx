@@ -48,7 +48,11 @@ function TeamKeys({ teamName }: { teamName: string }) {
       title="API keys"
       lead={
         <span>
-          Keys of the team <b>{teamName}</b>, for programs, the command line and agents
+          Keys of the team{' '}
+          <b>
+            <bdi>{teamName}</bdi>
+          </b>
+          , for programs, the command line and agents
         </span>
       }
       actions={

@@ -25,7 +25,7 @@ export function listKeyColumns(now: number, ask: Ask): readonly Column<ApiKeyRec
       ),
     },
     { id: 'state', label: 'State', width: '7rem', cell: (key) => <StateOf apiKey={key} now={now} /> },
-    { id: 'access', label: 'Access', width: '1.4fr', cell: describeAccess },
+    { id: 'access', label: 'Access', width: '10rem', cell: describeAccess },
     {
       id: 'created',
       label: 'Created',
@@ -42,12 +42,13 @@ export function listKeyColumns(now: number, ask: Ask): readonly Column<ApiKeyRec
       align: 'end',
       cell: ({ last_used_at: at }) => (at === null ? <span class="soft">never</span> : <Ago at={at} />),
     },
-    { id: 'expires', label: 'Expires', width: '6rem', align: 'end', cell: expiryOf },
+    { id: 'expires', label: 'Ends', width: '6rem', isMinor: true, align: 'end', cell: expiryOf },
     {
       id: 'actions',
       label: 'Actions',
       width: '3.5rem',
       align: 'end',
+      isAction: true,
       cell: (key) => keyState(key, now) === 'active' && <KeyMenu apiKey={key} ask={ask} />,
     },
   ];
@@ -60,7 +61,7 @@ function StateOf({ apiKey, now }: { apiKey: ApiKeyRecord; now: number }) {
 }
 
 function describeAccess({ scope, team_only: isTeamOnly }: ApiKeyRecord): string {
-  return `${scope === 'read' ? 'Only reads' : 'Full'} · ${isTeamOnly ? 'this team' : 'organization'}`;
+  return `${scope === 'read' ? 'Read' : 'Full'} · ${isTeamOnly ? 'this team' : 'all teams'}`;
 }
 
 function expiryOf({ expires_at: at, revoked_at: revokedAt }: ApiKeyRecord) {

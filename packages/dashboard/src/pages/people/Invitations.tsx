@@ -109,6 +109,7 @@ function listColumns(revoke: (invitation: InvitationRecord) => void): readonly C
       label: 'Actions',
       width: '3.5rem',
       align: 'end',
+      isAction: true,
       cell: (invitation) => (
         <IconButton
           icon="trash"

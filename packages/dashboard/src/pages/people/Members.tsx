@@ -8,6 +8,7 @@ import { Badge } from '../../ui/Badge.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
 import { formatDay } from '../../ui/format.ts';
 import { Icon } from '../../ui/Icon.tsx';
+import { isolate } from '../../ui/isolate.ts';
 import { Menu, type MenuItem } from '../../ui/Menu.tsx';
 import { Loaded } from '../../ui/states.tsx';
 
@@ -86,6 +87,7 @@ function listColumns(ask: (change: Change, member: MemberRecord) => void): reado
       label: 'Actions',
       width: '3.5rem',
       align: 'end',
+      isAction: true,
       cell: (member) => <MemberMenu member={member} ask={ask} />,
     },
   ];
@@ -148,8 +150,9 @@ interface ChangeWords {
   effect: string;
 }
 
-function wordsFor(change: Change, { name }: MemberRecord): ChangeWords {
-  const organization = place.value?.organization.name ?? 'the organization';
+function wordsFor(change: Change, member: MemberRecord): ChangeWords {
+  const name = isolate(member.name);
+  const organization = isolate(place.value?.organization.name ?? 'the organization');
   const words: Record<Change, ChangeWords> = {
     promote: {
       title: `Make ${name} an owner?`,

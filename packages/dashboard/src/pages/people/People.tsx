@@ -18,7 +18,10 @@ export function People() {
       title="People"
       lead={
         <span>
-          Members and teams of <b>{organization.name}</b>
+          Members and teams of{' '}
+          <b>
+            <bdi>{organization.name}</bdi>
+          </b>
         </span>
       }
       actions={

@@ -12,6 +12,7 @@ import { Badge } from '../../ui/Badge.tsx';
 import { Button, IconButton } from '../../ui/Button.tsx';
 import { SelectField } from '../../ui/Field.tsx';
 import { formatNumber } from '../../ui/format.ts';
+import { isolate } from '../../ui/isolate.ts';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import { NameDialog } from './NameDialog.tsx';
 
@@ -41,7 +42,7 @@ export function Teams() {
           list.length === 0 ? (
             <Empty icon="people" title="There is no team" />
           ) : (
-            <div class="columns">
+            <div class="columns start">
               {list.map((team) => (
                 <TeamCard
                   key={team.id}
@@ -214,7 +215,7 @@ function AddDialog({
   const id = others.some((member) => member.id === chosen.value) ? chosen.value : (others[0]?.id ?? '');
   return (
     <ActionDialog
-      title={`Add a member to ${team.name}`}
+      title={`Add a member to ${isolate(team.name)}`}
       verb="Add"
       isDisabled={id === ''}
       act={async () => {
@@ -232,7 +233,7 @@ function AddDialog({
             <SelectField
               label="Person"
               value={id}
-              options={others.map(({ id: other, name, email }) => [other, `${name} · ${email}`])}
+              options={others.map(({ id: other, name, email }) => [other, `${isolate(name)} · ${email}`])}
               onValue={(value) => (chosen.value = value)}
             />
           )
@@ -257,7 +258,7 @@ function RemoveDialog({
 }) {
   return (
     <ActionDialog
-      title={`Remove ${member.name} from ${team.name}?`}
+      title={`Remove ${isolate(member.name)} from ${isolate(team.name)}?`}
       verb="Remove"
       kind="danger"
       act={async () => {

@@ -76,6 +76,7 @@ function listColumns(end: (session: SessionRecord) => void): readonly Column<Ses
       label: 'Actions',
       width: '5rem',
       align: 'end',
+      isAction: true,
       cell: (session) =>
         !session.is_current && (
           <Button kind="quiet" onClick={() => end(session)}>

@@ -45,7 +45,7 @@ export function Settings() {
         />
       </Card>
       <Sessions sessions={sessions} />
-      <div class="columns">
+      <div class="columns start">
         <PasswordCard email={user.email} onChanged={sessions.reload} />
         <Card title="Appearance">
           <p class="soft">It is kept in this browser.</p>
