@@ -57,7 +57,7 @@ function OwnerAudit({ id }: { id: string }) {
   return (
     <Page
       title="Audit log"
-      lead="Changes of keys, people, secrets and limits of the organization, and sign-ins"
+      lead="Keys, people, secrets, limits and sign-ins of the organization"
       actions={
         <>
           <CopyAsCode

@@ -68,5 +68,5 @@ test('values are parts of their own, with characters that cannot be seen as esca
     event: 'exec.start',
     data: { command: 'echo \u202Etxt.exe\n\u0000\u200B' },
   });
-  assert.deepEqual(sentence, ['Ran ', { value: 'echo \\u{202e}txt.exe\\n\\u{0000}\\u{200b}' }]);
+  assert.deepEqual(sentence, ['Ran ', { value: 'echo \\u202Etxt.exe\\n\\0\\u200B' }]);
 });
