@@ -132,5 +132,7 @@ function useWindow(body: { current: HTMLDivElement | null }, count: number) {
     };
   }, [count]);
   const { first, last, rowPx } = range.value;
+  // The range of the last drawing may be that of fewer rows.
+  if (count <= SHORT) return { first: 0, last: count, rowPx };
   return { first: Math.min(first, count), last: Math.min(last, count), rowPx };
 }
