@@ -34,7 +34,9 @@ export function EntryDialog<Entry extends LogEntry>({
         ]}
       />
       <FieldList data={data} />
-      <Facts facts={[['Hash', <span class="mono">{showHidden(hmac)}</span>]]} />
+      <div class="one-column">
+        <Facts facts={[['Hash', <span class="mono">{showHidden(hmac)}</span>]]} />
+      </div>
       <div class="dialog-foot">
         <CopyButton text={JSON.stringify(entry, undefined, 2)} label="Copy the entry">
           Copy as JSON

@@ -8,6 +8,7 @@ import { ButtonLink } from '../../ui/Button.tsx';
 import { DataTable } from '../../ui/DataTable.tsx';
 import { Checkbox } from '../../ui/Field.tsx';
 import { formatNumber } from '../../ui/format.ts';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import '../../styles/organization.css';
@@ -50,7 +51,7 @@ function TeamKeys({ teamName }: { teamName: string }) {
         <span>
           Keys of the team{' '}
           <b>
-            <bdi>{teamName}</bdi>
+            <GuestText text={teamName} />
           </b>
           , for programs, the command line and agents
         </span>

@@ -1,9 +1,11 @@
 import type { ApiKeyRecord } from '../../../../contract/src/accounts/team-keys.ts';
 import { Badge } from '../../ui/Badge.tsx';
 import type { Column } from '../../ui/DataTable.tsx';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
 import { Ago } from '../../ui/Time.tsx';
+import { showHidden } from '../../ui/visible-text.ts';
 import { endsSoon, keyState } from './key-state.ts';
 
 export type KeyChange = 'rotate' | 'revoke';
@@ -16,12 +18,12 @@ export function listKeyColumns(now: number, ask: Ask): readonly Column<ApiKeyRec
       label: 'Key',
       width: '2fr',
       cell: ({ name, last4 }) => (
-        <>
+        <span class="person">
           <b>
-            <bdi>{name}</bdi>
-          </b>{' '}
+            <GuestText text={name} />
+          </b>
           <span class="soft mono">…{last4}</span>
-        </>
+        </span>
       ),
     },
     { id: 'state', label: 'State', width: '7rem', cell: (key) => <StateOf apiKey={key} now={now} /> },
@@ -72,7 +74,7 @@ function expiryOf({ expires_at: at, revoked_at: revokedAt }: ApiKeyRecord) {
 function KeyMenu({ apiKey, ask }: { apiKey: ApiKeyRecord; ask: Ask }) {
   return (
     <Menu
-      label={`Actions for the key ${apiKey.name}`}
+      label={`Actions for the key ${showHidden(apiKey.name)}`}
       button={<Icon name="more" />}
       items={[
         { label: 'Rotate', icon: 'refresh', onSelect: () => ask('rotate', apiKey) },

@@ -1,6 +1,7 @@
 import { useLocation } from 'preact-iso';
 import { isOwner, place } from '../../service/session.ts';
 import { ButtonLink } from '../../ui/Button.tsx';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Page } from '../../ui/Page.tsx';
 import '../../styles/organization.css';
 import { Invitations } from './Invitations.tsx';
@@ -20,7 +21,7 @@ export function People() {
         <span>
           Members and teams of{' '}
           <b>
-            <bdi>{organization.name}</bdi>
+            <GuestText text={organization.name} />
           </b>
         </span>
       }
