@@ -5,8 +5,8 @@ import type { MemberRecord } from '../../../../contract/src/accounts/organizatio
 import { parseOrganizationAuditLine, type OrganizationAuditEntry } from '../../../../sdk/src/index.ts';
 import { callAccount, fetchText } from '../../service/account-calls.ts';
 import { useResource } from '../../service/resource.ts';
-import { isOwner, organizationPath, place } from '../../service/session.ts';
-import { Button } from '../../ui/Button.tsx';
+import { isOwner, organizationPath, place, type TeamInfo } from '../../service/session.ts';
+import { Button, ButtonLink } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
@@ -37,7 +37,11 @@ export function Audit() {
 function OnlyForOwners() {
   return (
     <Page title="Audit log">
-      <Empty icon="lock" title="Only owners read this log">
+      <Empty
+        icon="lock"
+        title="Only owners read this log"
+        action={<ButtonLink href="/sandboxes">To the sandboxes</ButtonLink>}
+      >
         It records keys, people, teams, sign-ins and secrets of the whole organization, with the addresses of
         their clients. Ask an owner for an export. The log of each sandbox is on the page of the sandbox.
       </Empty>
@@ -57,7 +61,7 @@ function OwnerAudit({ id }: { id: string }) {
   return (
     <Page
       title="Audit log"
-      lead="Changes of keys, people, secrets and limits of the organization, and sign-ins"
+      lead="Keys, people, secrets, limits and sign-ins of the organization"
       actions={
         <>
           <CopyAsCode
@@ -122,7 +126,8 @@ function Entries({
   const range = useSignal<Range>('all');
   const from = useSignal('');
   const to = useSignal('');
-  const lines = useMemo(() => describeEntries(entries, members), [entries, members]);
+  const teams = place.value?.organization.teams ?? [];
+  const lines = useMemo(() => describeEntries(entries, members, teams), [entries, members, teams]);
   const shown = useMemo(() => {
     const wanted = event.value;
     return filterLines(lines, {
@@ -139,26 +144,24 @@ function Entries({
         shown={shown.length}
         fields={{ search, event, actor, range, from, to }}
       />
-      <LogTable
-        lines={shown}
-        all={lines}
-        path={PATH}
-        facts={({ actor: by, auditKeyId }) => [
-          ['Actor', toText(by['type'])],
-          ['Actor id', toText(by['id'])],
-          ['Address', toText(by['address'])],
-          ['Secret', auditKeyId],
-        ]}
-      />
+      <LogTable lines={shown} all={lines} path={PATH} facts={listFacts} />
     </>
   );
+}
+
+function listFacts({ actor, auditKeyId }: OrganizationAuditEntry): readonly (readonly [string, string])[] {
+  const { type, id, address, ...others } = actor;
+  const facts = [['Actor', type], ['Actor id', id], ['Address', address], ...Object.entries(others)] as const;
+  const known = facts.filter(([, value]) => value !== null && value !== undefined);
+  return [...known.map(([name, value]) => [name, toText(value)] as const), ['Secret', auditKeyId]];
 }
 
 function describeEntries(
   entries: readonly OrganizationAuditEntry[],
   members: readonly MemberRecord[],
+  teams: readonly TeamInfo[],
 ): readonly OrganizationLine[] {
-  const nameOf = gatherNames(entries, members);
+  const nameOf = gatherNames(entries, [...teams, ...members]);
   return entries.map((entry) => {
     const name = describeActor(entry.actor, nameOf);
     const { type, id, address } = entry.actor;

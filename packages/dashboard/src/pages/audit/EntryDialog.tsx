@@ -3,9 +3,10 @@ import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dialog } from '../../ui/Dialog.tsx';
 import { formatMoment, formatNumber } from '../../ui/format.ts';
 import { Facts } from '../../ui/Page.tsx';
+import { showHidden, showHiddenInLines } from '../../ui/visible-text.ts';
 import { markOf, type Line, type LogEntry } from './filter-entries.ts';
-import { revealUnseen, toText } from './sentence.ts';
-import { SentenceText } from './SentenceText.tsx';
+import { toText } from './sentence.ts';
+import { NameText, SentenceText } from './SentenceText.tsx';
 
 /** All that an entry says, as text. */
 export function EntryDialog<Entry extends LogEntry>({
@@ -27,13 +28,15 @@ export function EntryDialog<Entry extends LogEntry>({
         facts={[
           ['Event', <Badge tone={markOf(entry)}>{event}</Badge>],
           ['Time', formatMoment(ts)],
-          ['Time, UTC', <span class="mono">{revealUnseen(ts)}</span>],
-          ...(actor === undefined ? [] : ([['By', <SentenceText sentence={actor.name} />]] as const)),
-          ...facts.map(([name, value]) => [name, <span class="mono">{revealUnseen(value)}</span>] as const),
+          ['Time, UTC', <span class="mono">{showHidden(ts)}</span>],
+          ...(actor === undefined ? [] : ([['By', <NameText sentence={actor.name} />]] as const)),
+          ...facts.map(([name, value]) => [name, <span class="mono">{showHidden(value)}</span>] as const),
         ]}
       />
       <FieldList data={data} />
-      <Facts facts={[['Hash', <span class="mono">{revealUnseen(hmac)}</span>]]} />
+      <div class="one-column">
+        <Facts facts={[['Hash', <span class="mono">{showHidden(hmac)}</span>]]} />
+      </div>
       <div class="dialog-foot">
         <CopyButton text={JSON.stringify(entry, undefined, 2)} label="Copy the entry">
           Copy as JSON
@@ -50,7 +53,7 @@ function FieldList({ data }: { data: Record<string, unknown> }) {
     <dl class="entry-fields">
       {fields.map(([name, value]) => (
         <div key={name}>
-          <dt>{revealUnseen(name)}</dt>
+          <dt>{showHidden(name)}</dt>
           <dd>
             <pre tabIndex={0}>{writeField(value)}</pre>
           </dd>
@@ -60,10 +63,8 @@ function FieldList({ data }: { data: Record<string, unknown> }) {
   );
 }
 
-/** Lines of a text stay lines; everything else that cannot be seen is shown. */
 function writeField(value: unknown): string {
-  if (typeof value === 'string') return value.split('\n').map(revealUnseen).join('\n');
   if (typeof value === 'object' && value !== null)
-    return JSON.stringify(value, undefined, 2).split('\n').map(revealUnseen).join('\n');
-  return toText(value);
+    return showHiddenInLines(JSON.stringify(value, undefined, 2));
+  return showHiddenInLines(toText(value));
 }

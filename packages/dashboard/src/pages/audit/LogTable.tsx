@@ -5,7 +5,8 @@ import { formatMoment } from '../../ui/format.ts';
 import { Empty } from '../../ui/states.tsx';
 import { EntryDialog } from './EntryDialog.tsx';
 import { markOf, type Line, type LogEntry } from './filter-entries.ts';
-import { SentenceText } from './SentenceText.tsx';
+import { formatLogTime } from './log-time.ts';
+import { NameText, SentenceText } from './SentenceText.tsx';
 
 interface LogTableProps<Entry extends LogEntry> {
   /** Newest first. */
@@ -25,9 +26,7 @@ export function LogTable<Entry extends LogEntry>({ lines, all, path, facts }: Lo
   return (
     <>
       {lines.length === 0 ? (
-        <Empty icon="search" title="No entry matches">
-          Change the search or the filters.
-        </Empty>
+        <NoEntry isAny={all.length > 0} />
       ) : (
         <DataTable
           label="Entries"
@@ -44,36 +43,54 @@ export function LogTable<Entry extends LogEntry>({ lines, all, path, facts }: Lo
   );
 }
 
+function NoEntry({ isAny }: { isAny: boolean }) {
+  if (!isAny) return <Empty icon="log" title="The log has no entry yet" />;
+  return (
+    <Empty icon="search" title="No entry matches">
+      Change the search or the filters.
+    </Empty>
+  );
+}
+
 function listColumns<Entry extends LogEntry>(hasActor: boolean): readonly Column<Line<Entry>>[] {
+  const now = new Date();
   const columns: Column<Line<Entry>>[] = [
-    { id: 'time', label: 'Time', width: '12rem', cell: ({ entry }) => formatMoment(entry.ts) },
     {
-      id: 'event',
-      label: 'Event',
-      width: '12rem',
-      isMinor: true,
-      cell: ({ entry }) => <Badge tone={markOf(entry)}>{entry.event}</Badge>,
+      id: 'time',
+      label: 'Time',
+      width: '11rem',
+      cell: ({ entry }) => (
+        <time dateTime={entry.ts} title={formatMoment(entry.ts)}>
+          {formatLogTime(entry.ts, now)}
+        </time>
+      ),
     },
-    {
-      id: 'text',
-      label: 'What happened',
-      width: '1fr',
-      cell: ({ sentence }) => <SentenceText sentence={sentence} />,
-    },
-    {
-      id: 'seq',
-      label: 'No.',
-      width: '4.5rem',
-      align: 'end',
-      isMinor: true,
-      cell: ({ entry }) => <span class="soft">{entry.seq}</span>,
-    },
+    { id: 'text', label: 'What happened', width: '1fr', cell: (line) => <WhatHappened line={line} /> },
   ];
   const actor: Column<Line<Entry>> = {
     id: 'actor',
     label: 'By',
-    width: '11rem',
-    cell: (line) => <SentenceText sentence={line.actor?.name ?? []} />,
+    width: '12rem',
+    isMinor: true,
+    cell: (line) => <NameText sentence={line.actor?.name ?? []} />,
   };
-  return hasActor ? columns.toSpliced(3, 0, actor) : columns;
+  return hasActor ? [...columns, actor] : columns;
+}
+
+function WhatHappened<Entry extends LogEntry>({ line: { entry, sentence, actor } }: { line: Line<Entry> }) {
+  const mark = markOf(entry);
+  return (
+    <span class="entry">
+      <SentenceText sentence={sentence} />
+      <span class="entry-note">
+        {mark === 'calm' ? <span>{entry.event}</span> : <Badge tone={mark}>{entry.event}</Badge>}
+        {actor !== undefined && (
+          <span class="entry-actor">
+            <NameText sentence={actor.name} />
+          </span>
+        )}
+        <span>#{entry.seq}</span>
+      </span>
+    </span>
+  );
 }

@@ -10,3 +10,12 @@ export function SentenceText({ sentence }: { sentence: Sentence }) {
     </span>
   );
 }
+
+/** Shows a sentence that consists of a name. */
+export function NameText({ sentence }: { sentence: Sentence }) {
+  return (
+    <span>
+      {sentence.map((part, index) => (typeof part === 'string' ? part : <bdi key={index}>{part.value}</bdi>))}
+    </span>
+  );
+}

@@ -1,11 +1,11 @@
 import { useSignal } from '@preact/signals';
-import type { AuditHead } from '../../../../sdk/src/index.ts';
+import type { AuditHead, AuditVerdict } from '../../../../sdk/src/index.ts';
 import { Button } from '../../ui/Button.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dialog } from '../../ui/Dialog.tsx';
 import { TextField } from '../../ui/Field.tsx';
 import { Icon } from '../../ui/Icon.tsx';
-import { Facts } from '../../ui/Page.tsx';
+import { showHidden } from '../../ui/visible-text.ts';
 import { useAction } from '../../ui/use-action.ts';
 import { readHead, writeHead } from './log-text.ts';
 import { countEntries } from './organization-sentences.ts';
@@ -96,53 +96,52 @@ function Insecure() {
   );
 }
 
-function VerdictView({
-  result: { verdict, head, secretIds, isHeadGiven },
-  path,
-  onClose,
-}: {
-  result: Verification;
-  path: string;
-  onClose: () => void;
-}) {
-  const { valid, entries } = verdict;
+function VerdictView({ result, path, onClose }: { result: Verification; path: string; onClose: () => void }) {
+  const { verdict, head, secretIds, isHeadGiven, faultSeq } = result;
   return (
-    <div class={`verdict ${valid ? 'good' : 'bad'}`} role="status">
-      <Icon name={valid ? 'check' : 'alert'} />
+    <div class={`verdict ${verdict.valid ? 'good' : 'bad'}`} role="status">
+      <Icon name={verdict.valid ? 'check' : 'alert'} />
       <div>
-        <b>{valid ? 'The log is unchanged' : 'The log is not what was written'}</b>
+        <b>{titleOf(verdict)}</b>
         {verdict.valid ? (
           <p>
-            {countEntries(entries)} verified. {explainEnd(verdict.complete, isHeadGiven)}
+            {countEntries(verdict.entries)} verified. {explainEnd(verdict.complete, isHeadGiven)}
           </p>
         ) : (
           <p>
-            {countEntries(entries)} verified up to the first fault, {verdict.problem.replaceAll('_', ' ')}:{' '}
-            {verdict.message}.{' '}
-            <a href={`${path}?entry=${verdict.seq}`} onClick={onClose}>
-              Show entry {verdict.seq}
-            </a>
+            {countEntries(verdict.entries)} verified. First fault ({verdict.problem.replaceAll('_', ' ')}):{' '}
+            {showHidden(verdict.message)}.{' '}
+            {faultSeq !== undefined && (
+              <a href={`${path}?entry=${faultSeq}`} onClick={onClose}>
+                Show entry {faultSeq}
+              </a>
+            )}
           </p>
         )}
-        <Facts
-          facts={[
-            ...(head === undefined
-              ? []
-              : ([
-                  [
-                    'Head',
-                    <span class="with-copy">
-                      <code class="grow">{writeHead(head)}</code>
-                      <CopyButton text={writeHead(head)} label="Copy the head" />
-                    </span>,
-                  ],
-                ] as const)),
-            [secretIds.length === 1 ? 'Secret' : 'Secrets', <code>{secretIds.join(', ') || 'yours'}</code>],
-          ]}
-        />
+        {head !== undefined && (
+          <div>
+            <span class="soft">Head</span>
+            <div class="with-copy">
+              <code>{writeHead(head)}</code>
+              <CopyButton text={writeHead(head)} label="Copy the head" />
+            </div>
+          </div>
+        )}
+        <div>
+          <span class="soft">{secretIds.length > 1 ? 'Secrets' : 'Secret'}</span>
+          <div>
+            <code>{secretIds.length === 0 ? 'the one that you gave' : secretIds.join(', ')}</code>
+          </div>
+        </div>
       </div>
     </div>
   );
+}
+
+function titleOf(verdict: AuditVerdict): string {
+  if (verdict.valid) return 'The log is unchanged';
+  if (verdict.problem === 'other_head') return 'The head does not belong to this log';
+  return verdict.problem === 'unknown_secret' ? 'The log needs another secret' : 'The log was changed';
 }
 
 function explainEnd(isComplete: boolean, isHeadGiven: boolean): string {

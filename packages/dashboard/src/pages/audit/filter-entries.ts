@@ -63,7 +63,7 @@ export function filterLines<Entry extends LogEntry>(
 }
 
 /** Kinds of entries in the log of a sandbox. */
-export const KINDS = ['all', 'commands', 'files', 'network', 'credentials', 'disks', 'life cycle'] as const;
+export const KINDS = ['all', 'commands', 'files', 'network', 'credentials', 'disks', 'sandbox'] as const;
 export type Kind = (typeof KINDS)[number];
 
 const KIND_OF: Readonly<Record<string, Kind>> = {
@@ -76,8 +76,8 @@ const KIND_OF: Readonly<Record<string, Kind>> = {
   credential: 'credentials',
   credentials: 'credentials',
   disk: 'disks',
-  sandbox: 'life cycle',
-  settings: 'life cycle',
+  sandbox: 'sandbox',
+  settings: 'sandbox',
 };
 
 /** Whether an event is of a kind. An unknown event is only in the list of all. */

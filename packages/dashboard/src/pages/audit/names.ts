@@ -1,15 +1,14 @@
 /** Names of the people, teams and keys that a log of an organization mentions by their ids. */
-import type { MemberRecord } from '../../../../contract/src/accounts/organizations.ts';
 import type { OrganizationAuditEntry } from '../../../../sdk/src/index.ts';
 import { toText } from './sentence.ts';
 
 /** Returns the name of an id; the id itself if the log does not say more. */
 export type NameOf = (id: unknown) => string;
 
-/** Gathers names from the log itself, which also knows those that are gone, and from the present members. */
+/** Gathers names from the log itself, which also knows those that are gone, and from the present people and teams. */
 export function gatherNames(
   entries: readonly OrganizationAuditEntry[],
-  members: readonly Pick<MemberRecord, 'id' | 'name' | 'email'>[],
+  present: readonly { id: string; name: string }[],
 ): NameOf {
   const names = new Map<string, string>();
   for (const { event, data } of entries) {
@@ -17,7 +16,7 @@ export function gatherNames(
     if (event.startsWith('team.')) note(names, data['team_id'], data['name']);
     if (event.startsWith('api_key.')) note(names, data['id'], data['name']);
   }
-  for (const { id, name, email } of members) names.set(id, name === '' ? email : name);
+  for (const { id, name } of present) names.set(id, name);
   return (id) => (typeof id === 'string' ? (names.get(id) ?? id) : toText(id));
 }
 

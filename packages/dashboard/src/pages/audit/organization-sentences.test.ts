@@ -25,7 +25,7 @@ const LOG = [
   entry('api_key.created', { id: 'key1', team_id: 'team1', name: 'ci' }),
   entry('api_key.revoked', { id: 'key1', team_id: 'team1', last4: 'x1Yz' }),
 ];
-const nameOf = gatherNames(LOG, [{ id: 'user1', name: 'Ada', email: 'ada@example.com' }]);
+const nameOf = gatherNames(LOG, [{ id: 'user1', name: 'Ada' }]);
 const describe = (event: string, data: Record<string, unknown> = {}): string =>
   toPlainText(describeOrganizationEntry({ event, data }, nameOf));
 

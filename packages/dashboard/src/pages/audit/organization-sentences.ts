@@ -83,7 +83,7 @@ export function describeActor(actor: Data, nameOf: NameOf): Sentence {
 
 function key(data: Data, nameOf: NameOf): Sentence {
   const { id, name, last4 } = data;
-  return say`${quote(name ?? nameOf(id))} (…${quote(last4)})`;
+  return say`${quote(name ?? nameOf(id))} (${quote(`…${toText(last4)}`)})`;
 }
 
 function limits({ scope, team_only, expires_at }: Data): Sentence {

@@ -21,9 +21,9 @@ test('sentences name what an entry is about', () => {
     [
       'exec.exit',
       { command: 'npm test', exit_code: 1, duration_ms: 65_000 },
-      'npm test ended with exit code 1 after 1 min 5 s',
+      'Exit code 1 after 1 min 5 s: npm test',
     ],
-    ['exec.exit', { command: 'x', exit_code: null }, 'x ended without a known exit code'],
+    ['exec.exit', { command: 'x', exit_code: null }, 'No exit code: x'],
     [
       'network.blocked',
       { domain: 'evil.example', ip: '192.0.2.1', port: 443, reason: 'not_allowed', count: 3 },
@@ -50,8 +50,13 @@ test('sentences name what an entry is about', () => {
     ['sandbox.destroyed', { reason: 'idle_timeout', uptime_ms: 1000 }, 'Destroyed as it was idle after 1 s'],
     [
       'sandbox.created',
-      { image: 'coppice/base:1', vcpus: 1, mem_mib: 512, parent: 'run1', snapshot_id: 'snap1' },
+      { image: 'a', vcpus: 1, mem_mib: 512, parent: 'run1', snapshot_id: 'snap1' },
       'Created from the snapshot snap1, with 1 CPU and 512 MiB',
+    ],
+    [
+      'sandbox.created',
+      { image: `coppice/base:1@sha256:${'0'.repeat(64)}`, vcpus: 2, mem_mib: 2048, network: {} },
+      'Created from the image coppice/base:1, with 2 CPUs and 2 GiB; its network is restricted',
     ],
     ['terminal.opened', {}, 'Opened a terminal'],
   ];
@@ -68,5 +73,5 @@ test('values are parts of their own, with characters that cannot be seen as esca
     event: 'exec.start',
     data: { command: 'echo \u202Etxt.exe\n\u0000\u200B' },
   });
-  assert.deepEqual(sentence, ['Ran ', { value: 'echo \\u{202e}txt.exe\\n\\u{0000}\\u{200b}' }]);
+  assert.deepEqual(sentence, ['Ran ', { value: 'echo \\u202Etxt.exe\\n\\0\\u200B' }]);
 });

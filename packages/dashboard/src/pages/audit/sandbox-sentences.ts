@@ -1,6 +1,13 @@
 /** The log of a sandbox in words. A newer service may have events and fields that this page does not know. */
 import type { AuditEntry } from '../../../../sdk/src/index.ts';
-import { formatBytes, formatDuration, formatMiB, formatMoment, formatNumber } from '../../ui/format.ts';
+import {
+  formatBytes,
+  formatDuration,
+  formatImage,
+  formatMiB,
+  formatMoment,
+  formatNumber,
+} from '../../ui/format.ts';
 import { quote, say, toText, when, type Sentence, type Value } from './sentence.ts';
 
 type Data = Readonly<Record<string, unknown>>;
@@ -39,7 +46,7 @@ const SENTENCES: Readonly<Record<string, (data: Data) => Sentence>> = {
     say`Created from ${
       snapshot_id === undefined
         ? parent === undefined
-          ? say`the image ${quote(image)}`
+          ? say`the image ${quote(shortImage(image))}`
           : say`its parent ${quote(parent)}`
         : say`the snapshot ${quote(snapshot_id)}`
     }, with ${count(vcpus, 'CPU')} and ${mebibytes(mem_mib)}${when(network !== undefined, say`; its network is restricted`)}`,
@@ -53,15 +60,14 @@ const SENTENCES: Readonly<Record<string, (data: Data) => Sentence>> = {
   'settings.changed': (data) => say`Changed ${listNames(Object.keys(data))} of the sandbox`,
   'exec.start': ({ command }) => say`Ran ${quote(command)}`,
   'exec.exit': ({ command, exit_code, duration_ms }) =>
-    say`${quote(command)} ${exit(exit_code)}${after(duration_ms)}`,
+    say`${exit(exit_code)}${after(duration_ms)}: ${quote(command)}`,
   'terminal.opened': ({ command }) =>
     say`Opened a terminal${when(command !== undefined, say` with ${quote(command)}`)}`,
-  'terminal.closed': ({ exit_code, duration_ms }) =>
-    say`The terminal ${exit(exit_code)}${after(duration_ms)}`,
+  'terminal.closed': ({ exit_code, duration_ms }) => say`${exit(exit_code)}${after(duration_ms)}: a terminal`,
   'ssh.opened': ({ user }) =>
     say`Opened an SSH connection${when(user !== undefined, say` as ${quote(user)}`)}`,
   'ssh.closed': ({ exit_code, duration_ms }) =>
-    say`The SSH connection ${exit(exit_code)}${after(duration_ms)}`,
+    say`${exit(exit_code)}${after(duration_ms)}: an SSH connection`,
   'file.upload': ({ path, size, archive, complete }) =>
     say`Uploaded ${when(archive !== undefined, say`a directory to `)}${quote(path)}${sized(size)}${partly(complete)}`,
   'file.download': ({ path, size, archive }) =>
@@ -115,8 +121,7 @@ function lookUp(words: Readonly<Record<string, string>>, value: unknown): string
 }
 
 function exit(code: unknown): Sentence {
-  if (code === null || code === undefined) return say`ended without a known exit code`;
-  return say`ended with exit code ${quote(code)}`;
+  return code === null || code === undefined ? ['No exit code'] : say`Exit code ${quote(code)}`;
 }
 
 function after(ms: unknown): Sentence {
@@ -125,6 +130,10 @@ function after(ms: unknown): Sentence {
 
 function sized(bytes: unknown): Sentence {
   return typeof bytes === 'number' ? say` (${formatBytes(bytes)})` : [];
+}
+
+function shortImage(image: unknown): unknown {
+  return typeof image === 'string' ? formatImage(image) : image;
 }
 
 function mebibytes(size: unknown): string {

@@ -21,6 +21,8 @@ export interface Verification {
   secretIds: readonly string[];
   /** Whether the reader gave an earlier head. */
   isHeadGiven: boolean;
+  /** Number of the entry at which the log stops being right; undefined for none, or if it ends there. */
+  faultSeq: number | undefined;
 }
 
 interface ShownSecret {
@@ -52,8 +54,7 @@ export async function verifyOrganizationLog(
     head,
     organizationId,
   });
-  const secretIds = records.map(({ id }) => id);
-  return { verdict, head: entries.at(-1), secretIds, isHeadGiven: given !== undefined };
+  return summarize({ verdict, entries, given, secretIds: records.map(({ id }) => id) });
 }
 
 /** The log of a sandbox. */
@@ -72,12 +73,24 @@ export async function verifySandboxLog(
   const head = given ?? (await readHead());
   const entries = await Array.fromAsync(read());
   const verdict = await verifyAudit(entries, secret, { head, sandboxId });
-  return {
-    verdict,
-    head: entries.at(-1),
-    secretIds: id === null ? [] : [id],
-    isHeadGiven: given !== undefined,
-  };
+  return summarize({ verdict, entries, given, secretIds: id === null ? [] : [id] });
+}
+
+function summarize({
+  verdict,
+  entries,
+  given,
+  secretIds,
+}: {
+  verdict: AuditVerdict;
+  entries: readonly { seq: number; hmac: string }[];
+  given: AuditHead | undefined;
+  secretIds: readonly string[];
+}): Verification {
+  const isFromHead = !verdict.valid && verdict.problem === 'other_head';
+  const fault = verdict.valid ? undefined : isFromHead ? verdict : entries[verdict.entries];
+  const head = entries.at(-1);
+  return { verdict, head, secretIds, isHeadGiven: given !== undefined, faultSeq: fault?.seq };
 }
 
 /** Fetches the secret that keys the log of a sandbox, for an owner. */

@@ -8,6 +8,7 @@ import { ButtonLink } from '../../ui/Button.tsx';
 import { DataTable } from '../../ui/DataTable.tsx';
 import { Checkbox } from '../../ui/Field.tsx';
 import { formatNumber } from '../../ui/format.ts';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import '../../styles/organization.css';
@@ -48,7 +49,11 @@ function TeamKeys({ teamName }: { teamName: string }) {
       title="API keys"
       lead={
         <span>
-          Keys of the team <b>{teamName}</b>, for programs, the command line and agents
+          Keys of the team{' '}
+          <b>
+            <GuestText text={teamName} />
+          </b>
+          , for programs, the command line and agents
         </span>
       }
       actions={

@@ -1,9 +1,11 @@
 import type { ApiKeyRecord } from '../../../../contract/src/accounts/team-keys.ts';
 import { Badge } from '../../ui/Badge.tsx';
 import type { Column } from '../../ui/DataTable.tsx';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
 import { Ago } from '../../ui/Time.tsx';
+import { showHidden } from '../../ui/visible-text.ts';
 import { endsSoon, keyState } from './key-state.ts';
 
 export type KeyChange = 'rotate' | 'revoke';
@@ -16,16 +18,16 @@ export function listKeyColumns(now: number, ask: Ask): readonly Column<ApiKeyRec
       label: 'Key',
       width: '2fr',
       cell: ({ name, last4 }) => (
-        <>
+        <span class="person">
           <b>
-            <bdi>{name}</bdi>
-          </b>{' '}
+            <GuestText text={name} />
+          </b>
           <span class="soft mono">…{last4}</span>
-        </>
+        </span>
       ),
     },
     { id: 'state', label: 'State', width: '7rem', cell: (key) => <StateOf apiKey={key} now={now} /> },
-    { id: 'access', label: 'Access', width: '1.4fr', cell: describeAccess },
+    { id: 'access', label: 'Access', width: '10rem', cell: describeAccess },
     {
       id: 'created',
       label: 'Created',
@@ -42,12 +44,13 @@ export function listKeyColumns(now: number, ask: Ask): readonly Column<ApiKeyRec
       align: 'end',
       cell: ({ last_used_at: at }) => (at === null ? <span class="soft">never</span> : <Ago at={at} />),
     },
-    { id: 'expires', label: 'Expires', width: '6rem', align: 'end', cell: expiryOf },
+    { id: 'expires', label: 'Ends', width: '6rem', isMinor: true, align: 'end', cell: expiryOf },
     {
       id: 'actions',
       label: 'Actions',
       width: '3.5rem',
       align: 'end',
+      isAction: true,
       cell: (key) => keyState(key, now) === 'active' && <KeyMenu apiKey={key} ask={ask} />,
     },
   ];
@@ -60,7 +63,7 @@ function StateOf({ apiKey, now }: { apiKey: ApiKeyRecord; now: number }) {
 }
 
 function describeAccess({ scope, team_only: isTeamOnly }: ApiKeyRecord): string {
-  return `${scope === 'read' ? 'Only reads' : 'Full'} · ${isTeamOnly ? 'this team' : 'organization'}`;
+  return `${scope === 'read' ? 'Read' : 'Full'} · ${isTeamOnly ? 'this team' : 'all teams'}`;
 }
 
 function expiryOf({ expires_at: at, revoked_at: revokedAt }: ApiKeyRecord) {
@@ -71,7 +74,7 @@ function expiryOf({ expires_at: at, revoked_at: revokedAt }: ApiKeyRecord) {
 function KeyMenu({ apiKey, ask }: { apiKey: ApiKeyRecord; ask: Ask }) {
   return (
     <Menu
-      label={`Actions for the key ${apiKey.name}`}
+      label={`Actions for the key ${showHidden(apiKey.name)}`}
       button={<Icon name="more" />}
       items={[
         { label: 'Rotate', icon: 'refresh', onSelect: () => ask('rotate', apiKey) },

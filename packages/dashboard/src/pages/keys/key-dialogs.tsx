@@ -9,6 +9,7 @@ import { Checkbox, SelectField, TextField } from '../../ui/Field.tsx';
 import { formatMoment } from '../../ui/format.ts';
 import { SecretValue } from '../../ui/SecretValue.tsx';
 import { Ago } from '../../ui/Time.tsx';
+import { showHidden } from '../../ui/visible-text.ts';
 import { exportLine } from './key-state.ts';
 
 const HOUR_S = 3600;
@@ -106,7 +107,7 @@ export function RotateKeyDialog({
     onCreated(await callAccount<CreatedApiKey>('POST', `${path}/keys/${apiKey.id}/rotate`, body));
   };
   return (
-    <ActionDialog title={`Rotate ${apiKey.name}`} verb="Rotate" act={act} onClose={onClose}>
+    <ActionDialog title={`Rotate ${showHidden(apiKey.name)}`} verb="Rotate" act={act} onClose={onClose}>
       <p>
         You get a new key with the same name and access, in place of <code>…{apiKey.last4}</code>.
       </p>
@@ -135,10 +136,10 @@ export function RevokeKeyDialog({
   const { id, name, last4, last_used_at: usedAt } = apiKey;
   return (
     <ActionDialog
-      title={`Revoke ${name}?`}
+      title={`Revoke ${showHidden(name)}?`}
       verb="Revoke the key"
       kind="danger"
-      done={`The key ${name} is revoked.`}
+      done={`The key ${showHidden(name)} is revoked.`}
       act={async () => {
         await callAccount('DELETE', `${path}/keys/${id}`);
         onDone();
@@ -170,7 +171,7 @@ export function CreatedKeyDialog({ created, onClose }: { created: CreatedApiKey;
   const { key, name, expires_at: end } = created;
   const line = exportLine(key);
   return (
-    <Dialog title={`The key ${name}`} size="large" onClose={onClose} isFixed>
+    <Dialog title={`The key ${showHidden(name)}`} size="large" onClose={onClose} isFixed>
       <SecretValue value={key} name="the key" isShown />
       <div class="stack-small">
         <span>For a shell:</span>

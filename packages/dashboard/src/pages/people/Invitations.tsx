@@ -11,6 +11,7 @@ import { DataTable, type Column } from '../../ui/DataTable.tsx';
 import { Dialog } from '../../ui/Dialog.tsx';
 import { SelectField, TextField } from '../../ui/Field.tsx';
 import { formatMoment } from '../../ui/format.ts';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { invitationLink } from '../account/invitation.ts';
@@ -81,7 +82,7 @@ function listColumns(revoke: (invitation: InvitationRecord) => void): readonly C
       label: 'For',
       width: '2fr',
       cell: ({ email }) =>
-        email === null ? <span class="soft">Any holder of the link</span> : <bdi>{email}</bdi>,
+        email === null ? <span class="soft">Any holder of the link</span> : <GuestText text={email} />,
     },
     {
       id: 'role',
@@ -109,6 +110,7 @@ function listColumns(revoke: (invitation: InvitationRecord) => void): readonly C
       label: 'Actions',
       width: '3.5rem',
       align: 'end',
+      isAction: true,
       cell: (invitation) => (
         <IconButton
           icon="trash"
@@ -175,8 +177,8 @@ function LinkDialog({ invitation, onClose }: { invitation: CreatedInvitation; on
   return (
     <Dialog title="The invitation is ready" onClose={onClose} isFixed>
       <p>
-        Hand this link over to {email === null ? 'the person' : <bdi>{email}</bdi>}. It works once, until{' '}
-        {formatMoment(end)}, and makes them {role === 'owner' ? 'an owner' : 'a member'}.
+        Hand this link over to {email === null ? 'the person' : <GuestText text={email} />}. It works once,
+        until {formatMoment(end)}, and makes them {role === 'owner' ? 'an owner' : 'a member'}.
       </p>
       <div class="secret">
         <code>{link}</code>
@@ -219,7 +221,8 @@ function RevokeDialog({
       onClose={onClose}
     >
       <p>
-        The link for {invitation.email === null ? 'any holder' : <bdi>{invitation.email}</bdi>} stops working.
+        The link for {invitation.email === null ? 'any holder' : <GuestText text={invitation.email} />} stops
+        working.
       </p>
     </ActionDialog>
   );

@@ -7,9 +7,11 @@ import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { Badge } from '../../ui/Badge.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
 import { formatDay } from '../../ui/format.ts';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu, type MenuItem } from '../../ui/Menu.tsx';
 import { Loaded } from '../../ui/states.tsx';
+import { showHidden } from '../../ui/visible-text.ts';
 
 type Change = 'promote' | 'demote' | 'remove' | 'leave';
 
@@ -60,13 +62,13 @@ function listColumns(ask: (change: Change, member: MemberRecord) => void): reado
             {firstLetter(member.name)}
           </span>
           <b>
-            <bdi>{member.name}</bdi>
+            <GuestText text={member.name} />
           </b>
           {isSelf(member) && <span class="soft">you</span>}
         </span>
       ),
     },
-    { id: 'email', label: 'E-mail address', width: '2fr', cell: ({ email }) => <bdi>{email}</bdi> },
+    { id: 'email', label: 'E-mail address', width: '2fr', cell: ({ email }) => <GuestText text={email} /> },
     {
       id: 'role',
       label: 'Role',
@@ -86,6 +88,7 @@ function listColumns(ask: (change: Change, member: MemberRecord) => void): reado
       label: 'Actions',
       width: '3.5rem',
       align: 'end',
+      isAction: true,
       cell: (member) => <MemberMenu member={member} ask={ask} />,
     },
   ];
@@ -108,7 +111,9 @@ function MemberMenu({
   if (isSelf(member)) add('leave', { label: 'Leave the organization', icon: 'logout', kind: 'danger' });
   else if (isOwner.value) add('remove', { label: 'Remove', icon: 'trash', kind: 'danger' });
   if (items.length === 0) return null;
-  return <Menu label={`Actions for ${member.name}`} button={<Icon name="more" />} items={items} />;
+  return (
+    <Menu label={`Actions for ${showHidden(member.name)}`} button={<Icon name="more" />} items={items} />
+  );
 }
 
 function ChangeDialog({
@@ -148,8 +153,9 @@ interface ChangeWords {
   effect: string;
 }
 
-function wordsFor(change: Change, { name }: MemberRecord): ChangeWords {
-  const organization = place.value?.organization.name ?? 'the organization';
+function wordsFor(change: Change, member: MemberRecord): ChangeWords {
+  const name = showHidden(member.name);
+  const organization = showHidden(place.value?.organization.name ?? 'the organization');
   const words: Record<Change, ChangeWords> = {
     promote: {
       title: `Make ${name} an owner?`,

@@ -6,6 +6,7 @@ import type { OrganizationInfo } from '../../service/session.ts';
 import { Button } from '../../ui/Button.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dialog } from '../../ui/Dialog.tsx';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Card, Facts } from '../../ui/Page.tsx';
 import { AcceptInvitation } from '../account/AcceptInvitation.tsx';
 import { NameDialog } from './NameDialog.tsx';
@@ -32,7 +33,7 @@ export function OrganizationCard({ organization }: { organization: OrganizationI
     >
       <Facts
         facts={[
-          ['Name', <bdi>{name}</bdi>],
+          ['Name', <GuestText text={name} />],
           ['Your role', role],
           ['Region', region],
           [

@@ -1,6 +1,7 @@
 import { useLocation } from 'preact-iso';
 import { isOwner, place } from '../../service/session.ts';
 import { ButtonLink } from '../../ui/Button.tsx';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Page } from '../../ui/Page.tsx';
 import '../../styles/organization.css';
 import { Invitations } from './Invitations.tsx';
@@ -18,7 +19,10 @@ export function People() {
       title="People"
       lead={
         <span>
-          Members and teams of <b>{organization.name}</b>
+          Members and teams of{' '}
+          <b>
+            <GuestText text={organization.name} />
+          </b>
         </span>
       }
       actions={

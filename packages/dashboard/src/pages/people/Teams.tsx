@@ -12,7 +12,9 @@ import { Badge } from '../../ui/Badge.tsx';
 import { Button, IconButton } from '../../ui/Button.tsx';
 import { SelectField } from '../../ui/Field.tsx';
 import { formatNumber } from '../../ui/format.ts';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
+import { showHidden } from '../../ui/visible-text.ts';
 import { NameDialog } from './NameDialog.tsx';
 
 /** With more teams, each one is read when it is opened. */
@@ -41,7 +43,7 @@ export function Teams() {
           list.length === 0 ? (
             <Empty icon="people" title="There is no team" />
           ) : (
-            <div class="columns">
+            <div class="columns start">
               {list.map((team) => (
                 <TeamCard
                   key={team.id}
@@ -92,14 +94,14 @@ function TeamCard({ team, path, isOpen: isOpenFirst, reloadTeams }: TeamCardProp
             aria-expanded={isOpen.value}
             onClick={() => (isOpen.value = !isOpen.value)}
           >
-            <bdi>{team.name}</bdi>
+            <GuestText text={team.name} />
           </button>
           {place.value?.team?.id === team.id && <Badge>shown now</Badge>}
         </h3>
         {isOwner.value && (
           <IconButton
             icon="settings"
-            label={`Rename the team ${team.name}`}
+            label={`Rename the team ${showHidden(team.name)}`}
             onClick={() => (isRenaming.value = true)}
           />
         )}
@@ -171,19 +173,22 @@ function MemberList({
 }) {
   if (members.length === 0) return <p class="soft">No one is in this team.</p>;
   return (
-    <ul class="people-list" aria-label={`${formatNumber(members.length)} members of ${team.name}`}>
+    <ul
+      class="people-list"
+      aria-label={`${formatNumber(members.length)} members of ${showHidden(team.name)}`}
+    >
       {members.map((member) => (
         <li key={member.id}>
           <span class="grow">
-            <bdi>{member.name}</bdi>{' '}
+            <GuestText text={member.name} />{' '}
             <span class="soft">
-              <bdi>{member.email}</bdi>
+              <GuestText text={member.email} />
             </span>
           </span>
           {isOwner.value && (
             <IconButton
               icon="close"
-              label={`Remove ${member.name} from ${team.name}`}
+              label={`Remove ${showHidden(member.name)} from ${showHidden(team.name)}`}
               onClick={() => remove(member)}
             />
           )}
@@ -214,7 +219,7 @@ function AddDialog({
   const id = others.some((member) => member.id === chosen.value) ? chosen.value : (others[0]?.id ?? '');
   return (
     <ActionDialog
-      title={`Add a member to ${team.name}`}
+      title={`Add a member to ${showHidden(team.name)}`}
       verb="Add"
       isDisabled={id === ''}
       act={async () => {
@@ -232,7 +237,7 @@ function AddDialog({
             <SelectField
               label="Person"
               value={id}
-              options={others.map(({ id: other, name, email }) => [other, `${name} · ${email}`])}
+              options={others.map(({ id: other, name, email }) => [other, `${showHidden(name)} · ${email}`])}
               onValue={(value) => (chosen.value = value)}
             />
           )
@@ -257,7 +262,7 @@ function RemoveDialog({
 }) {
   return (
     <ActionDialog
-      title={`Remove ${member.name} from ${team.name}?`}
+      title={`Remove ${showHidden(member.name)} from ${showHidden(team.name)}?`}
       verb="Remove"
       kind="danger"
       act={async () => {

@@ -48,7 +48,6 @@ export function AuditTab({ sandbox, record }: TabProps) {
           value={search.value}
           onInput={(event) => (search.value = event.currentTarget.value)}
         />
-        <KindChoice kind={kind.value} choose={(next) => (kind.value = next)} />
         <span class="soft" role="status">
           {shown.length === lines.length
             ? countEntries(lines.length)
@@ -58,6 +57,7 @@ export function AuditTab({ sandbox, record }: TabProps) {
         <span class="gap" />
         <LogActions {...{ sandbox, record }} verify={() => (isVerifying.value = true)} />
       </div>
+      <KindChoice kind={kind.value} choose={(next) => (kind.value = next)} />
       {log.error !== undefined && <Failure error={log.error} />}
       {log.entries === undefined ? (
         log.error === undefined && <Skeleton rows={8} />
@@ -75,12 +75,14 @@ type Subject = Pick<TabProps, 'sandbox' | 'record'>;
 
 function KindChoice({ kind, choose }: { kind: Kind; choose: (kind: Kind) => void }) {
   return (
-    <div class="segments" role="group" aria-label="Kind">
-      {KINDS.map((each) => (
-        <button key={each} type="button" aria-pressed={kind === each} onClick={() => choose(each)}>
-          {each}
-        </button>
-      ))}
+    <div>
+      <div class="segments" role="group" aria-label="Kind">
+        {KINDS.map((each) => (
+          <button key={each} type="button" aria-pressed={kind === each} onClick={() => choose(each)}>
+            {each}
+          </button>
+        ))}
+      </div>
     </div>
   );
 }

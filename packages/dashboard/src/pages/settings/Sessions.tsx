@@ -6,6 +6,7 @@ import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { Badge } from '../../ui/Badge.tsx';
 import { Button } from '../../ui/Button.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { describeClient } from './describe-client.ts';
@@ -43,7 +44,7 @@ function listColumns(end: (session: SessionRecord) => void): readonly Column<Ses
       cell: ({ user_agent: agent, is_current: isCurrent }) => (
         <span class="person">
           <b title={agent}>
-            <bdi>{describeClient(agent)}</bdi>
+            <GuestText text={describeClient(agent)} />
           </b>
           {isCurrent && <Badge tone="good">this session</Badge>}
         </span>
@@ -76,6 +77,7 @@ function listColumns(end: (session: SessionRecord) => void): readonly Column<Ses
       label: 'Actions',
       width: '5rem',
       align: 'end',
+      isAction: true,
       cell: (session) =>
         !session.is_current && (
           <Button kind="quiet" onClick={() => end(session)}>
@@ -109,8 +111,8 @@ function EndDialog({
       onClose={onClose}
     >
       <p>
-        <bdi>{describeClient(agent)}</bdi> at <span class="mono">{address}</span> is signed out. If you do not
-        know it, change your password, too.
+        <GuestText text={describeClient(agent)} /> at <span class="mono">{address}</span> is signed out. If
+        you do not know it, change your password, too.
       </p>
     </ActionDialog>
   );

@@ -6,6 +6,7 @@ import { account, signOut } from '../../service/session.ts';
 import { Button } from '../../ui/Button.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { formatDay } from '../../ui/format.ts';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Card, Facts, Page } from '../../ui/Page.tsx';
 import { showFailure } from '../../ui/toasts.tsx';
 import '../../styles/organization.css';
@@ -31,8 +32,8 @@ export function Settings() {
       <Card>
         <Facts
           facts={[
-            ['Name', <bdi>{user.name}</bdi>],
-            ['E-mail address', <bdi>{user.email}</bdi>],
+            ['Name', <GuestText text={user.name} />],
+            ['E-mail address', <GuestText text={user.email} />],
             ['Since', formatDay(user.created_at)],
             [
               'Id',
@@ -45,7 +46,7 @@ export function Settings() {
         />
       </Card>
       <Sessions sessions={sessions} />
-      <div class="columns">
+      <div class="columns start">
         <PasswordCard email={user.email} onChanged={sessions.reload} />
         <Card title="Appearance">
           <p class="soft">It is kept in this browser.</p>
