@@ -7,6 +7,7 @@ import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
 import { formatBytes, formatCents, formatDuration, formatMiB, formatNumber } from '../../ui/format.ts';
 import { Page } from '../../ui/Page.tsx';
+import { shortImage } from '../../ui/short-image.ts';
 import { toLiteral, toPython } from '../../ui/snippets.ts';
 import { Empty, Failure, Skeleton } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
@@ -16,18 +17,16 @@ import { parseLabelFilter } from './label-filter.ts';
 import { useHistory, type HistoryFilter, type HistoryList } from './use-history.ts';
 
 const COLUMNS: readonly Column<HistoryEntry>[] = [
-  { id: 'id', label: 'Sandbox', width: '1.5fr', cell: ({ id }) => <span class="mono">{id}</span> },
+  { id: 'id', label: 'Sandbox', width: '12.5rem', cell: ({ id }) => <span class="mono">{id}</span> },
   { id: 'state', label: 'State', width: '7rem', cell: ({ status }) => <StateBadge status={status} /> },
-  { id: 'reason', label: 'Reason', width: '1.2fr', cell: (entry) => describeReason(entry.statusReason) },
+  { id: 'reason', label: 'Reason', width: '1.2fr', cell: ({ statusReason }) => <Reason of={statusReason} /> },
   {
     id: 'image',
     label: 'Image',
-    width: '1.2fr',
+    width: '1.1fr',
     isMinor: true,
     cell: ({ image, vcpus, memMiB }) => (
-      <span class="mono" title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>
-        {image}
-      </span>
+      <span title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>{shortImage(image)}</span>
     ),
   },
   {
@@ -54,18 +53,23 @@ const COLUMNS: readonly Column<HistoryEntry>[] = [
   {
     id: 'cost',
     label: 'Cost',
-    width: '6.5rem',
+    width: '6rem',
     align: 'end',
     cell: ({ costCents }) => formatCents(costCents),
   },
   {
     id: 'ended',
     label: 'Ended',
-    width: '6.5rem',
+    width: '6rem',
     align: 'end',
     cell: ({ destroyedAt }) => <Ago at={destroyedAt} />,
   },
 ];
+
+function Reason({ of }: { of: string | null }) {
+  const text = describeReason(of);
+  return <span title={text}>{text}</span>;
+}
 
 /** `/history` */
 export function History() {

@@ -1,15 +1,15 @@
 import type { StatusReason } from '../../../../contract/src/sandbox/lifecycle.ts';
 
 const REASONS: Readonly<Record<StatusReason, string>> = {
-  requested: 'Destroyed by a caller',
+  requested: 'On request',
   idle_timeout: 'Idle for too long',
-  max_lifetime: 'Reached its longest life',
-  expires_at: 'Reached its end time',
+  max_lifetime: 'Longest life reached',
+  expires_at: 'End time reached',
   guest_shutdown: 'Shut itself down',
-  guest_panic: 'Its kernel crashed',
-  vm_lost: 'Its virtual machine was lost',
-  create_failed: 'Could not be created',
-  control_restarted: 'The service restarted during its create',
+  guest_panic: 'Kernel crashed',
+  vm_lost: 'Virtual machine lost',
+  create_failed: 'Create failed',
+  control_restarted: 'Service restarted during the create',
 };
 
 /** Returns why a sandbox ended, in words. A newer service may have reasons without any: they are shown as they are. */

@@ -21,11 +21,12 @@ export class HistoryList {
   readonly entries = signal<readonly HistoryEntry[] | undefined>(undefined);
   readonly error = signal<unknown>(undefined);
   readonly isLoading = signal(true);
-  readonly hasMore = signal(true);
+  readonly hasMore = signal(false);
   readonly #client: Coppice;
   readonly #options: HistoryOptions;
   readonly #end = new AbortController();
   #pages: AsyncGenerator<HistoryEntry[], void, undefined>;
+  #ahead: Promise<IteratorResult<HistoryEntry[], void>> | undefined;
 
   constructor(client: Coppice, { status, labels }: HistoryFilter) {
     this.#client = client;
@@ -37,20 +38,24 @@ export class HistoryList {
     this.#pages = client.history(this.#options).pages();
   }
 
-  /** Reads the next page. */
+  /** Adds the next page, and reads the one after it: only that shows whether there is one. */
   loadMore(): Promise<void> {
     return this.#settle(async () => {
-      const { done, value } = await this.#pages.next();
-      this.hasMore.value = done !== true;
+      const { value } = await (this.#ahead ?? this.#pages.next());
       this.entries.value = [...(this.entries.value ?? []), ...(value ?? [])];
+      const ahead = this.#pages.next();
+      this.#ahead = ahead;
+      const { done } = await ahead;
+      this.hasMore.value = done !== true;
     });
   }
 
   /** Reads from the beginning. */
   reload(): Promise<void> {
     this.#pages = this.#client.history(this.#options).pages();
+    this.#ahead = undefined;
     this.entries.value = undefined;
-    this.hasMore.value = true;
+    this.hasMore.value = false;
     return this.loadMore();
   }
 

@@ -22,6 +22,8 @@ import type { TabProps } from './tab-props.ts';
 
 /** Ages and costs in the tree grow at this pace. */
 const TICK_MS = 5000;
+/** Where the panel covers a part of the tree: it opens when a member is chosen. */
+const NARROW = '(max-width: 900px)';
 
 /** The family of a sandbox as a tree: forks, snapshots and restored sandboxes, to look at and to act on. */
 export function LineageTab({ record }: TabProps) {
@@ -44,7 +46,7 @@ function Lineage({ records, currentId }: LineageProps) {
   const now = useNow(TICK_MS).value;
   const closed = useSignal<ReadonlySet<string>>(new Set());
   const isLiveOnly = useSignal(false);
-  const selectedId = useSignal<string | undefined>(currentId);
+  const selectedId = useSignal(matchMedia(NARROW).matches ? undefined : currentId);
   const opened = useSignal<Opened | undefined>(undefined);
   const compareId = useSignal<string | undefined>(undefined);
   const { route } = useLocation();
@@ -86,15 +88,18 @@ function Lineage({ records, currentId }: LineageProps) {
         </div>
       )}
       <div class={`lineage${selected === undefined ? '' : ' has-panel'}`}>
-        <FamilyTree
-          {...view}
-          onSelect={select}
-          onEnter={(id) => {
-            if (family.nodes.get(id)?.kind === 'sandbox' && id !== currentId)
-              route(`/sandboxes/${id}/lineage`);
-          }}
-          onToggle={(id) => (closed.value = toggle(closed.value, id))}
-        />
+        <div class="stack">
+          <FamilyTree
+            {...view}
+            onSelect={select}
+            onEnter={(id) => {
+              if (family.nodes.get(id)?.kind === 'sandbox' && id !== currentId)
+                route(`/sandboxes/${id}/lineage`);
+            }}
+            onToggle={(id) => (closed.value = toggle(closed.value, id))}
+          />
+          {family.nodes.size === 1 && <Alone />}
+        </div>
         {selected !== undefined && (
           <NodePanel
             node={selected}
@@ -104,7 +109,6 @@ function Lineage({ records, currentId }: LineageProps) {
           />
         )}
       </div>
-      {family.nodes.size === 1 && <Alone />}
       {opened.value !== undefined && (
         <OpenDialog
           {...{ client, family, live }}
@@ -143,7 +147,7 @@ function Toolbar({
   const ended = all.length - snapshots - running;
   return (
     <div class="filters">
-      <div class="segments" role="group" aria-label="Shown">
+      <div class="segments" role="group" aria-label="Sandboxes that are shown">
         {[false, true].map((isOnly) => (
           <button
             key={String(isOnly)}
@@ -151,7 +155,7 @@ function Toolbar({
             aria-pressed={isLiveOnly.value === isOnly}
             onClick={() => (isLiveOnly.value = isOnly)}
           >
-            {isOnly ? 'Without ended' : 'All'}
+            {isOnly ? 'live' : 'all'}
           </button>
         ))}
       </div>

@@ -6,7 +6,8 @@ import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { SelectField, TextArea, TextField } from '../../ui/Field.tsx';
 import { formatBytes, formatMoment } from '../../ui/format.ts';
 import { toLiteral, toPython, toPythonArguments } from '../../ui/snippets.ts';
-import { fromFieldTime, parseLabels, toFieldTime } from './snapshot-times.ts';
+import { parsePairs } from './parse-pairs.ts';
+import { fromFieldTime, toFieldTime } from './snapshot-times.ts';
 
 interface SnapshotDialogProps {
   client: Coppice;
@@ -113,6 +114,14 @@ const TIMEOUTS = [
   ['0', 'Never'],
 ] as const;
 
+const LONGEST = [
+  ['', 'As when it was saved'],
+  ['3600', '1 hour'],
+  ['86400', '1 day'],
+  ['604800', '1 week'],
+  ['none', 'No limit'],
+] as const;
+
 const WHEN_IDLE = [
   ['', 'As when it was saved'],
   ['hibernate', 'Hibernate it'],
@@ -125,24 +134,38 @@ interface RestoreForm {
   timeout: string;
   whenIdle: string;
   expiry: string;
+  longest: string;
+  env: string;
+  cwd: string;
   disk: string;
 }
 
-const EMPTY_FORM: RestoreForm = { name: '', labels: '', timeout: '', whenIdle: '', expiry: '', disk: '' };
+const EMPTY_FORM: RestoreForm = {
+  name: '',
+  labels: '',
+  timeout: '',
+  whenIdle: '',
+  expiry: '',
+  longest: '',
+  env: '',
+  cwd: '',
+  disk: '',
+};
 
 /** Creates a sandbox from a snapshot, and opens its page. */
 export function RestoreSnapshot({ client, snapshot, onClose }: SnapshotDialogProps) {
   const { route } = useLocation();
   const form = useSignal(EMPTY_FORM);
-  const fault = faultOf(form.value);
-  const options = fault === undefined ? toOptions(form.value) : {};
+  const faults = faultsOf(form.value);
+  const isWrong = faults.labels !== undefined || faults.env !== undefined;
+  const options = isWrong ? {} : toOptions(form.value);
   const set = (part: Partial<RestoreForm>): void => void (form.value = { ...form.value, ...part });
   return (
     <ActionDialog
       title={`Restore ${titleOf(snapshot)}`}
-      verb="Restore as new sandbox"
+      verb="Restore"
       done="The sandbox has been restored."
-      isDisabled={fault !== undefined}
+      isDisabled={isWrong}
       act={async () => {
         const { id } = await client.sandboxes.restore(snapshot.id, options);
         route(`/sandboxes/${id}`);
@@ -154,22 +177,19 @@ export function RestoreSnapshot({ client, snapshot, onClose }: SnapshotDialogPro
         The new sandbox continues from the snapshot, with its memory, processes and files. It has no name and
         no credentials unless you set them.
       </p>
-      <RestoreFields form={form.value} set={set} fault={fault} disk={snapshot.disk?.name} />
+      <RestoreFields form={form.value} set={set} faults={faults} disk={snapshot.disk?.name} />
     </ActionDialog>
   );
 }
 
-function RestoreFields({
-  form,
-  set,
-  fault,
-  disk,
-}: {
+interface FieldsProps {
   form: RestoreForm;
   set: (part: Partial<RestoreForm>) => void;
-  fault: string | undefined;
+  faults: Faults;
   disk: string | undefined;
-}) {
+}
+
+function RestoreFields({ form, set, faults, disk }: FieldsProps) {
   return (
     <>
       <TextField
@@ -185,7 +205,7 @@ function RestoreFields({
         rows={2}
         placeholder="job=nightly"
         hint="One on each line. Empty: those that the sandbox had when it was saved."
-        error={fault}
+        error={faults.labels}
         value={form.labels}
         onValue={(labels) => set({ labels })}
       />
@@ -203,14 +223,10 @@ function RestoreFields({
           onValue={(whenIdle) => set({ whenIdle })}
         />
       </div>
-      <TextField
-        label="Ends at"
-        isOptional
-        hint="When it is destroyed even if it is in use, in your time zone."
-        value={form.expiry}
-        onValue={(expiry) => set({ expiry })}
-        attributes={{ type: 'datetime-local' }}
-      />
+      <details class="more">
+        <summary>More settings</summary>
+        <MoreFields form={form} set={set} faults={faults} />
+      </details>
       {disk !== undefined && (
         <TextField
           label="Name of the new disk"
@@ -224,35 +240,98 @@ function RestoreFields({
   );
 }
 
-function faultOf({ labels }: RestoreForm): string | undefined {
+function MoreFields({ form, set, faults }: Omit<FieldsProps, 'disk'>) {
+  return (
+    <div class="stack">
+      <TextField
+        label="Ends at"
+        isOptional
+        hint="When it is destroyed even if it is in use, in your time zone."
+        value={form.expiry}
+        onValue={(expiry) => set({ expiry })}
+        attributes={{ type: 'datetime-local' }}
+      />
+      <SelectField
+        label="Longest life"
+        options={LONGEST}
+        value={form.longest}
+        onValue={(longest) => set({ longest })}
+      />
+      <TextArea
+        label="Environment variables"
+        isOptional
+        rows={3}
+        placeholder="NAME=value"
+        hint="One on each line. They replace those that the sandbox had when it was saved."
+        error={faults.env}
+        value={form.env}
+        onValue={(env) => set({ env })}
+      />
+      <TextField
+        label="Working directory"
+        isOptional
+        hint="An absolute path, where new processes start."
+        value={form.cwd}
+        onValue={(cwd) => set({ cwd })}
+      />
+    </div>
+  );
+}
+
+interface Faults {
+  labels: string | undefined;
+  env: string | undefined;
+}
+
+function faultsOf({ labels, env }: RestoreForm): Faults {
+  return { labels: faultOf(labels), env: faultOf(env) };
+}
+
+function faultOf(text: string): string | undefined {
   try {
-    parseLabels(labels);
+    parsePairs(text);
     return undefined;
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
 }
 
-function toOptions({ name, labels, timeout, whenIdle, expiry, disk }: RestoreForm): RestoreOptions {
-  const expiresAt = fromFieldTime(expiry);
+function toOptions(form: RestoreForm): RestoreOptions {
+  const { name, timeout, whenIdle, longest, cwd, disk } = form;
+  const expiresAt = fromFieldTime(form.expiry);
+  const labels = parsePairs(form.labels);
+  const env = parsePairs(form.env);
   return {
     ...(name === '' ? {} : { name }),
-    ...(labels.trim() === '' ? {} : { labels: parseLabels(labels) }),
+    ...(isEmpty(labels) ? {} : { labels }),
     ...(timeout === '' ? {} : { timeout: Number(timeout) }),
     ...(whenIdle === '' ? {} : { autoHibernate: whenIdle === 'hibernate' }),
+    ...(longest === '' ? {} : { maxLifetime: longest === 'none' ? null : Number(longest) }),
     ...(expiresAt === null ? {} : { expiresAt }),
+    ...(isEmpty(env) ? {} : { env }),
+    ...(cwd === '' ? {} : { cwd }),
     ...(disk === '' ? {} : { disk }),
   };
 }
 
+function isEmpty(pairs: Readonly<Record<string, string>>): boolean {
+  return Object.keys(pairs).length === 0;
+}
+
 function restoreCode(id: string, options: RestoreOptions) {
-  const { autoHibernate, expiresAt, ...rest } = options;
+  const { autoHibernate, expiresAt, maxLifetime, ...rest } = options;
   const isPlain = Object.keys(options).length === 0;
   const arguments_ = toPythonArguments({ ...options });
   return {
     method: 'POST',
     path: '/v1/runs/restore',
-    body: { snapshot_id: id, ...rest, auto_hibernate: autoHibernate, expires_at: expiresAt },
+    body: {
+      snapshot_id: id,
+      ...rest,
+      auto_hibernate: autoHibernate,
+      max_lifetime: maxLifetime,
+      expires_at: expiresAt,
+    },
     typescript: `const sandbox = await client.sandboxes.restore('${id}'${isPlain ? '' : `, ${toLiteral(options)}`});`,
     python: `sandbox = client.sandboxes.restore(${toPython(id)}${isPlain ? '' : `, ${arguments_}`})`,
   };

@@ -10,6 +10,7 @@ import { formatBytes, formatMiB, formatNumber } from '../../ui/format.ts';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { shortImage } from '../../ui/short-image.ts';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { filterSnapshots } from './filter-snapshots.ts';
@@ -136,7 +137,7 @@ function columnsOf(onAction: ListedProps['onAction']): readonly Column<SnapshotI
     {
       id: 'name',
       label: 'Snapshot',
-      width: '1.8fr',
+      width: '2.4fr',
       cell: ({ id, name }) => (
         <>
           <b>{name ?? id}</b>
@@ -151,9 +152,7 @@ function columnsOf(onAction: ListedProps['onAction']): readonly Column<SnapshotI
       width: '1.2fr',
       isMinor: true,
       cell: ({ image, vcpus, memMiB }) => (
-        <span class="mono" title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>
-          {image}
-        </span>
+        <span title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>{shortImage(image)}</span>
       ),
     },
     {

@@ -14,16 +14,3 @@ export function fromFieldTime(value: string): string | null {
   const time = new Date(value);
   return Number.isNaN(time.getTime()) ? null : time.toISOString();
 }
-
-/** Reads labels, one on each line as `name=value`. Throws with the number of the line that is none. */
-export function parseLabels(text: string): Record<string, string> {
-  const labels: Record<string, string> = {};
-  for (const [index, line] of text.split('\n').entries()) {
-    if (line.trim() === '') continue;
-    const [, name, value] = /^\s*([^=]*[^=\s])\s*=(.*)$/u.exec(line) ?? [];
-    if (name === undefined || value === undefined)
-      throw new Error(`Line ${index + 1} of the labels must be name=value.`);
-    labels[name] = value.trim();
-  }
-  return labels;
-}

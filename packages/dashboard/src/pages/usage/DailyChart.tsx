@@ -84,6 +84,7 @@ function optionsOf(Plot: typeof UPlot, days: readonly string[], element: HTMLEle
       {
         ...axis,
         grid: { show: false },
+        size: 30,
         incrs: [1, 2, 5, 10],
         values: (_, splits) => splits.map((index) => days[index]?.slice(8) ?? ''),
       },

@@ -2,6 +2,7 @@ import { useSignal } from '@preact/signals';
 import { costCents } from '../../../../contract/src/billing/cost.ts';
 import { formatCents, formatDuration, formatNumber } from '../../ui/format.ts';
 import { Card } from '../../ui/Page.tsx';
+import { shortImage } from '../../ui/short-image.ts';
 import { costsByLabel, groupCosts, labelNames, type CostLine, type GroupCost } from './statement-costs.ts';
 
 const IMAGE = 'image';
@@ -13,10 +14,11 @@ export function GroupedCosts({ lines }: { lines: readonly CostLine[] }) {
   const labels = labelNames(lines);
   const chosen = useSignal(labels[0] === undefined ? IMAGE : LABEL + labels[0]);
   const label = chosen.value.startsWith(LABEL) ? chosen.value.slice(LABEL.length) : undefined;
-  const groups = label === undefined ? groupCosts(lines, ({ image }) => image) : costsByLabel(lines, label);
+  const groups =
+    label === undefined ? groupCosts(lines, ({ image }) => shortImage(image)) : costsByLabel(lines, label);
   return (
     <Card
-      title="By label"
+      title={label === undefined ? 'By image' : `By label ${label}`}
       actions={
         <select
           aria-label="Group the costs by"
@@ -48,7 +50,7 @@ function Groups({ groups, label }: { groups: readonly GroupCost[]; label: string
             key={String(group.value)}
             name={nameOf(group, label)}
             isPlain={typeof group.value !== 'string'}
-            note={`${formatNumber(group.sandboxes)} × ${formatDuration(group.billedMs / group.sandboxes)}`}
+            note={`${countOf(group.sandboxes)} · ${formatDuration(group.billedMs)}`}
             value={formatCents(costCents(group.units))}
             share={most === 0 ? 0 : Number(group.units) / most}
           />
@@ -62,6 +64,10 @@ function Groups({ groups, label }: { groups: readonly GroupCost[]; label: string
       )}
     </>
   );
+}
+
+function countOf(sandboxes: number): string {
+  return sandboxes === 1 ? '1 sandbox' : `${formatNumber(sandboxes)} sandboxes`;
 }
 
 function nameOf({ value }: GroupCost, label: string | undefined): string {

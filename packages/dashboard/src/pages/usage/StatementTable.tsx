@@ -5,6 +5,7 @@ import { Labels } from '../../ui/Badge.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
 import { formatCents, formatDuration, formatMiB, formatNumber } from '../../ui/format.ts';
 import { Card } from '../../ui/Page.tsx';
+import { shortImage } from '../../ui/short-image.ts';
 import { sortLines, type CostLine, type LineOrder } from './statement-costs.ts';
 
 const COLUMNS: readonly Column<CostLine>[] = [
@@ -21,7 +22,12 @@ const COLUMNS: readonly Column<CostLine>[] = [
         </>
       ),
   },
-  { id: 'image', label: 'Image', width: '1.3fr', cell: ({ image }) => <span class="mono">{image}</span> },
+  {
+    id: 'image',
+    label: 'Image',
+    width: '1.3fr',
+    cell: ({ image }) => <span title={image}>{shortImage(image)}</span>,
+  },
   {
     id: 'size',
     label: 'Size',

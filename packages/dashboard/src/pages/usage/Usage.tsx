@@ -16,6 +16,8 @@ import { formatMonth } from './utc-day.ts';
 const MONTH = /^[2-9]\d{3}-(0[1-9]|1[0-2])$/u;
 const LISTED_MONTHS = 24;
 const SECONDS_PER_HOUR = 3600;
+/** Below it the credit is shown in the colour of a warning. */
+const LOW_SHARE = 0.1;
 
 /** `/usage`, or `/usage?month=2026-10` */
 export function Usage() {
@@ -89,24 +91,18 @@ function TotalsCard({ usage }: { usage: UsageInfo }) {
               value={formatCents(creditLeftCents)}
               note={`of ${formatCents(creditCents)} granted`}
             />
-            <meter
-              aria-label="Credit left"
-              min={0}
-              max={Math.max(creditCents, 0.01)}
-              low={creditCents / 10}
-              value={Math.max(0, creditLeftCents)}
-            />
+            <CreditBar left={creditLeftCents} granted={creditCents} />
           </div>
         )}
         <Total
-          label="Running up now"
+          label="Sandboxes that exist"
           value={formatCents(usage.activeCostCents)}
-          note={`${formatNumber(usage.activeSandboxes)} sandboxes that exist`}
+          note={`${formatNumber(usage.activeSandboxes)}, up to now`}
         />
         <Total
-          label="Ended"
+          label="Ended sandboxes"
           value={formatCents(usage.historyCostCents)}
-          note={`${formatNumber(usage.historySandboxes)} sandboxes`}
+          note={formatNumber(usage.historySandboxes)}
         />
         <Total label="Disks" value={formatCents(diskCostCents)} note="stored data" />
       </div>
@@ -123,6 +119,23 @@ function TotalsCard({ usage }: { usage: UsageInfo }) {
         data that disks store. Snapshots, hibernated sandboxes and creates that never ran cost nothing.
       </p>
     </Card>
+  );
+}
+
+function CreditBar({ left, granted }: { left: number; granted: number }) {
+  const share = granted > 0 ? Math.max(0, Math.min(1, left / granted)) : 0;
+  return (
+    <span
+      class={`share-track${share < LOW_SHARE ? ' low' : ''}`}
+      role="meter"
+      aria-label="Credit left"
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuenow={Math.round(share * 100)}
+      aria-valuetext={`${Math.round(share * 100)} %`}
+    >
+      <span style={{ width: `${share * 100}%` }} />
+    </span>
   );
 }
 

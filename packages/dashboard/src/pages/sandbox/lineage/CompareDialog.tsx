@@ -62,9 +62,17 @@ function isRunning(node: FamilyNode): boolean {
 function FactTable({ names, facts }: { names: readonly [string, string]; facts: readonly Fact[] }) {
   const isAll = useSignal(false);
   const shown = isAll.value ? facts : facts.filter(({ isDifferent }) => isDifferent);
+  const equal = facts.filter(({ isDifferent }) => !isDifferent).length;
   return (
     <>
-      <div class="compare-scroll" tabIndex={0} role="region" aria-label="Differences of the records">
+      {equal === facts.length && <p>The records do not differ, apart from their ids.</p>}
+      <div
+        class="compare-scroll"
+        hidden={shown.length === 0}
+        tabIndex={0}
+        role="region"
+        aria-label="Differences of the records"
+      >
         <table class="compare">
           <thead>
             <tr>
@@ -85,7 +93,7 @@ function FactTable({ names, facts }: { names: readonly [string, string]; facts: 
         </table>
       </div>
       <Checkbox
-        label={`Also show what is equal (${formatNumber(facts.filter(({ isDifferent }) => !isDifferent).length)})`}
+        label={`Also show what is equal (${formatNumber(equal)})`}
         isChecked={isAll.value}
         onChange={(isChecked) => (isAll.value = isChecked)}
       />

@@ -34,7 +34,16 @@ export function FamilyTree(props: FamilyTreeProps) {
   const { first, last, widthPx } = useView(box, rows.length);
   const selected = rows.findIndex(({ node }) => node.id === selectedId);
   const stepPx = stepOf(rows, widthPx);
-  useEffect(() => scrollTo(box.current, selected), [selected]);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    scrollTo(box.current, selected);
+    // The page itself moves only for a choice of the reader.
+    if (!isFirst.current)
+      requestAnimationFrame(() =>
+        document.getElementById(rowId(selectedId ?? ''))?.scrollIntoView({ block: 'nearest' }),
+      );
+    isFirst.current = false;
+  }, [selectedId]);
   return (
     <div
       ref={box}
@@ -97,7 +106,7 @@ function TreeRow({ row, stepPx, ...props }: { row: Row; stepPx: number } & Famil
         )}
       </svg>
       <span
-        class={`family-toggle${isOpen === undefined ? ' empty' : isOpen ? ' open' : ''}`}
+        class={`family-toggle${isOpen === undefined ? ' leaf' : isOpen ? ' open' : ''}`}
         aria-hidden="true"
         onClick={(event) => {
           event.stopPropagation();

@@ -15,6 +15,7 @@ import { CopyButton } from '../../../ui/CopyButton.tsx';
 import { formatBytes, formatCents, formatMiB, formatMoment, formatNumber } from '../../../ui/format.ts';
 import { Icon, type IconName } from '../../../ui/Icon.tsx';
 import { Facts } from '../../../ui/Page.tsx';
+import { shortImage } from '../../../ui/short-image.ts';
 import { Ago } from '../../../ui/Time.tsx';
 import { describeReason } from '../../history/end-reason.ts';
 import type { FamilyCosts } from './costs.ts';
@@ -87,7 +88,7 @@ function SandboxPart({ node, ...props }: PanelProps & { node: SandboxNode }) {
   const cost = costs?.costOf(id, { isRunning: node.record.status === 'running', now });
   return (
     <>
-      <div class="row">
+      <div class="family-id">
         <StateBadge {...(record ?? node.record)} />
         <span class="mono soft">{id}</span>
         <CopyButton text={id} label="Copy the id" />
@@ -125,7 +126,7 @@ function endFacts({ record: node }: SandboxNode, record: SandboxInfo | undefined
 
 function shapeFacts({ image, vcpus, memMiB, disk }: SandboxInfo) {
   return [
-    ['Image', <span class="mono">{image}</span>],
+    ['Image', <span title={image}>{shortImage(image)}</span>],
     ['Size', `${formatNumber(vcpus)} CPU · ${formatMiB(memMiB)}`],
     ...(disk === null ? [] : [['Disk', disk.name] as const]),
   ] as const;
@@ -171,9 +172,8 @@ function SandboxButtons({
         Roll back
       </Act>
       <Act icon="search" onClick={() => onAction('compare')}>
-        Compare with
+        Compare
       </Act>
-      <span class="family-break" />
       {below > 0 && (
         <Act icon="trash" isDanger onClick={() => onAction('below')}>
           Destroy all below ({formatNumber(below)})
@@ -206,7 +206,7 @@ function SnapshotPart({ node, family, live, onAction }: PanelProps & { node: Sna
   const below = findBelow(node).length;
   return (
     <>
-      <div class="row">
+      <div class="family-id">
         <span class="mono soft">{record.id}</span>
         <CopyButton text={record.id} label="Copy the id" />
       </div>
@@ -223,29 +223,28 @@ function SnapshotPart({ node, family, live, onAction }: PanelProps & { node: Sna
       />
       <div class="family-actions">
         <Act icon="plus" onClick={() => onAction('restore')}>
-          Restore as new
+          Restore
         </Act>
         <Act
           icon="rewind"
           refusal={returning === 0 ? 'No running sandbox is it or descends from it.' : undefined}
           onClick={() => onAction('rollback')}
         >
-          Roll back to it
+          Roll back
         </Act>
         <Act icon="search" onClick={() => onAction('compare')}>
-          Compare with
+          Compare
         </Act>
         <Act icon="settings" onClick={() => onAction('edit')}>
-          Name and expiry
+          Change
         </Act>
-        <span class="family-break" />
         {below > 0 && (
           <Act icon="trash" isDanger onClick={() => onAction('below')}>
             Destroy all below ({formatNumber(below)})
           </Act>
         )}
         <Act icon="trash" isDanger onClick={() => onAction('delete')}>
-          Delete snapshot
+          Delete
         </Act>
       </div>
     </>

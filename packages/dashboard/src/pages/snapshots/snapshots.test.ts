@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { filterSnapshots } from './filter-snapshots.ts';
-import { fromFieldTime, parseLabels, toFieldTime } from './snapshot-times.ts';
+import { parsePairs } from './parse-pairs.ts';
+import { fromFieldTime, toFieldTime } from './snapshot-times.ts';
 
 test('a time survives the field of a form to the minute, and none stays none', () => {
   assert.equal(fromFieldTime(toFieldTime('2026-11-27T11:30:45.000Z')), '2026-11-27T11:30:00.000Z');
@@ -10,10 +11,10 @@ test('a time survives the field of a form to the minute, and none stays none', (
   assert.equal(fromFieldTime('nonsense'), null);
 });
 
-test('labels are read line by line, and a wrong line is named', () => {
-  assert.deepEqual(parseLabels('job=nightly\n\n part = 2=b \n'), { job: 'nightly', part: '2=b' });
-  assert.throws(() => parseLabels('a=1\nb'), /Line 2/u);
-  assert.throws(() => parseLabels('=x'), /Line 1/u);
+test('pairs are read line by line, and a wrong line is named', () => {
+  assert.deepEqual(parsePairs('job=nightly\n\n part = 2=b \n'), { job: 'nightly', part: '2=b' });
+  assert.throws(() => parsePairs('a=1\nb'), /Line 2/u);
+  assert.throws(() => parsePairs('=x'), /Line 1/u);
 });
 
 test('snapshots are found by words of name, id, sandbox or image', () => {
