@@ -13,6 +13,14 @@ import { Shell } from './Shell.tsx';
 
 const CreateSandbox = lazy(async () => (await import('../pages/sandboxes/CreateSandbox.tsx')).CreateSandbox);
 const SandboxPage = lazy(async () => (await import('../pages/sandbox/SandboxPage.tsx')).SandboxPage);
+const Disks = lazy(async () => (await import('../pages/disks/Disks.tsx')).Disks);
+const DiskPage = lazy(async () => (await import('../pages/disks/DiskPage.tsx')).DiskPage);
+const Images = lazy(async () => (await import('../pages/images/Images.tsx')).Images);
+const BuildPage = lazy(async () => (await import('../pages/images/BuildPage.tsx')).BuildPage);
+const Network = lazy(async () => (await import('../pages/network/Network.tsx')).Network);
+const Secrets = lazy(async () => (await import('../pages/secrets/Secrets.tsx')).Secrets);
+const Webhooks = lazy(async () => (await import('../pages/webhooks/Webhooks.tsx')).Webhooks);
+const WebhookPage = lazy(async () => (await import('../pages/webhooks/WebhookPage.tsx')).WebhookPage);
 
 export function App() {
   return (
@@ -67,6 +75,14 @@ function Pages() {
       <Route path="/sandboxes" component={SandboxList} />
       <Route path="/sandboxes/new" component={CreateSandbox} />
       <Route path="/sandboxes/:id/:tab?" component={SandboxPage} />
+      <Route path="/disks" component={Disks} />
+      <Route path="/disks/:name" component={DiskPage} />
+      <Route path="/images/builds/:id" component={BuildPage} />
+      <Route path="/images/:part?" component={Images} />
+      <Route path="/network" component={Network} />
+      <Route path="/secrets" component={Secrets} />
+      <Route path="/webhooks" component={Webhooks} />
+      <Route path="/webhooks/:id" component={WebhookPage} />
       <Route default component={NotFound} />
     </Router>
   );
