@@ -12,7 +12,7 @@ export function ShowSecret({ secret, onClose }: { secret: string; onClose: () =>
       </p>
       <SecretValue value={secret} name="the signing secret" />
       <p class="hint">
-        <a href="/docs/events#webhooks" target="_blank" rel="noreferrer">
+        <a href="/docs/guides/events#webhooks" target="_blank" rel="noreferrer">
           How to verify messages
         </a>
       </p>

@@ -1,0 +1,3 @@
+export function Network() {
+  return null;
+}
