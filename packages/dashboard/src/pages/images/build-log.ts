@@ -3,6 +3,7 @@
  * characters are shown as symbols, so that a line shows what it has.
  */
 import type { ImageBuildEvent } from '../../../../sdk/src/index.ts';
+import { cleanText } from '../../ui/clean-text.ts';
 
 export interface LogLine {
   /** Unique and increasing. */
@@ -18,23 +19,6 @@ export interface LogLine {
 const MAX_LINES = 5000;
 /** A line without an end is cut here: a page must not hold one line of megabytes. */
 const MAX_LINE_LENGTH = 4000;
-
-const ESCAPE = String.fromCharCode(27);
-/** OSC, DCS and the like up to their end; CSI; other escapes of one or two characters. */
-const SEQUENCES = new RegExp(
-  `${ESCAPE}(?:[\\]PX^_][^\\u0007${ESCAPE}]*(?:\\u0007|${ESCAPE}\\\\)?|\\[[0-?]*[ -/]*[@-~]?|[ -/]*[0-~]?)`,
-  'gu',
-);
-/** Controls but tab, and the marks that change the direction of text: they could hide or disguise it. */
-const CONTROLS = /(?!\t)[\p{Cc}\p{Bidi_Control}]/gu;
-
-/** Returns text as it can be shown: without escape sequences, and with symbols for control characters. */
-export function cleanText(text: string): string {
-  return text.replaceAll(SEQUENCES, '').replaceAll(CONTROLS, (control) => {
-    const code = control.charCodeAt(0);
-    return code < 0x20 ? String.fromCharCode(0x2400 + code) : '\u{fffd}';
-  });
-}
 
 /** Builds lines from the events of a log as they arrive. */
 export class BuildLogLines {
