@@ -16,6 +16,9 @@ import { Ago } from '../../ui/Time.tsx';
 import { deleteImageCall, LIST_IMAGES } from './image-calls.ts';
 import { PrepareImage } from './PrepareImage.tsx';
 
+/** Shapes in a row of the table; its tooltip has all. */
+const MAX_SHAPES = 2;
+
 /** Images of the service, with what of them is prepared. */
 export function PreparedImages() {
   const current = client.value;
@@ -164,11 +167,12 @@ function Shapes({ shapes }: { shapes: readonly ReadyShape[] }) {
   if (shapes.length === 0) return <span class="soft">none</span>;
   return (
     <span class="labels" title={shapes.map(describeShape).join('\n')}>
-      {shapes.map((shape) => (
+      {shapes.slice(0, MAX_SHAPES).map((shape) => (
         <span key={describeShape(shape)} class="label">
           {formatNumber(shape.vcpus)} CPU · {formatMiB(shape.memMiB)}
         </span>
       ))}
+      {shapes.length > MAX_SHAPES && <span class="label">+{shapes.length - MAX_SHAPES}</span>}
     </span>
   );
 }

@@ -3,6 +3,7 @@ import { useMemo } from 'preact/hooks';
 import type { NetworkProfile } from '../../../../sdk/src/index.ts';
 import { useResource } from '../../service/resource.ts';
 import { client } from '../../service/session.ts';
+import '../../styles/resources.css';
 import { Button } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';

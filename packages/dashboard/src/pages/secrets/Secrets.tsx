@@ -31,7 +31,7 @@ export function Secrets() {
   return (
     <Page
       title="Secrets"
-      lead="The host adds them to requests of sandboxes. Code in a sandbox uses an API without ever seeing its key."
+      lead="The host adds them to requests: code in a sandbox uses an API and never sees its key."
       actions={
         <>
           <CopyAsCode {...LIST_SECRETS} />

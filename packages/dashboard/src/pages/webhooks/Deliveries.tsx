@@ -113,7 +113,9 @@ function Delivery({ delivery, onRetry }: { delivery: DeliveryInfo; onRetry: () =
       <summary>
         <Badge tone={toneOf(state)}>{state}</Badge>
         <span class="mono delivery-type">{type}</span>
-        <span class="soft">{last === undefined ? 'no attempt yet' : describeResult(last)}</span>
+        <span class="soft delivery-result">
+          {last === undefined ? 'no attempt yet' : describeResult(last)}
+        </span>
         <span class="soft delivery-age">
           <Ago at={createdAt} />
         </span>

@@ -7,6 +7,7 @@ import { client } from '../../service/session.ts';
 import '../../styles/resources.css';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { Button, ButtonLink } from '../../ui/Button.tsx';
+import { CopyButton } from '../../ui/CopyButton.tsx';
 import { SelectField } from '../../ui/Field.tsx';
 import { formatMoment } from '../../ui/format.ts';
 import { Icon } from '../../ui/Icon.tsx';
@@ -113,9 +114,12 @@ function WebhookFacts({ webhook }: { webhook: WebhookInfo }) {
   const hasOldSecret = oldSecretUntil !== null && Date.parse(oldSecretUntil) > Date.now();
   return (
     <Card>
+      <div class="reference">
+        <code>{url}</code>
+        <CopyButton text={url} label="Copy the URL" />
+      </div>
       <Facts
         facts={[
-          ['URL', <span class="mono">{url}</span>],
           ['Events', types.length === 0 ? 'all' : types.join(', ')],
           ['Failing since', failingSince === null ? 'no failure' : <Ago at={failingSince} />],
           ['Old secret signs', hasOldSecret ? `until ${formatMoment(oldSecretUntil)}` : 'no'],
