@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { allowThis, findFinalReason, listCandidates } from './allow-this.ts';
+import { allowThis, findFinalReason, isAllowedNow, listCandidates } from './allow-this.ts';
 import { checkPolicy } from './policy-check.ts';
 import { testDestination } from './test-destination.ts';
 
@@ -116,4 +116,13 @@ test('after the change, the connection is allowed, and everything that was allow
         if (verdict(before, name) === 'allow') assert.equal(verdict(after, name), 'allow', name);
     }),
   );
+});
+
+test('a refusal that the present policy would not repeat is known as such', () => {
+  const policy = checkPolicy({ allow: ['api.example.com', '203.0.113.9'], deny: [] });
+  assert.equal(isAllowedNow(policy, NAMED), true);
+  assert.equal(isAllowedNow(policy, { ...NAMED, domain: 'b.example' }), false);
+  assert.equal(isAllowedNow(policy, { ip: '203.0.113.9', reason: 'name_missing' }), true);
+  assert.equal(isAllowedNow(policy, { ip: '203.0.113.9', reason: 'too_many_connections' }), false);
+  assert.equal(isAllowedNow(policy, { reason: 'not_allowed' }), false);
 });

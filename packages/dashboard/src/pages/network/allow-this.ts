@@ -1,6 +1,6 @@
 /** Makes the change of a policy that allows a refused connection. */
 import { BLOCK_REASONS, type BlockReason } from '../../../../contract/src/network-policy/block-reason.ts';
-import { checkPolicy, findAddressKind } from './policy-check.ts';
+import { checkPolicy, findAddressKind, type CheckedPolicy } from './policy-check.ts';
 import type { Rules } from './policy-draft.ts';
 import { testDestination, type TestResult } from './test-destination.ts';
 import type { Target } from './read-target.ts';
@@ -48,6 +48,14 @@ export function listCandidates({ domain, ip, reason }: Refusal): string[] {
   const parts = domain.replace(/\.$/u, '').split('.');
   const parent = parts.slice(1).join('.');
   return [domain, ...(parts.length > 2 ? [`*.${parent}`] : []), ...(ip === undefined ? [] : [ip])];
+}
+
+/** Whether a policy would allow now what was refused before. */
+export function isAllowedNow(checked: CheckedPolicy, refusal: Refusal): boolean {
+  const [rule] = listCandidates(refusal);
+  if (rule === undefined || checked.compiled === undefined || findFinalReason(refusal) !== undefined)
+    return false;
+  return testDestination(checked, toTarget(refusal, rule)).verdict === 'allow';
 }
 
 /** Returns the change that allows a connection by `rule`, or why there is none. `trusted` as for `checkPolicy`. */

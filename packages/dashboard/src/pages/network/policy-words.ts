@@ -8,11 +8,12 @@ export function describePolicy({ allow, deny }: Rules): string {
   const deniesAll = deny.some((rule) => CATCH_ALLS.has(rule) || rule === '::/0');
   const denied = deny.filter((rule) => !CATCH_ALLS.has(rule) && rule !== '::/0').length;
   if (opensAll || (allow.length === 0 && !deniesAll))
-    return denied === 0 ? 'Allows everything.' : `Allows everything except ${count(denied)}.`;
+    return denied === 0 ? 'Allows everything.' : `Allows everything except what ${match(denied)}.`;
   if (allow.length === 0) return 'Allows nothing.';
-  return `Allows only ${count(allow.length)}${denied === 0 ? '' : `, except ${count(denied)}`}.`;
+  const rest = denied === 0 ? '' : `, except what ${match(denied)}`;
+  return `Allows only what ${match(allow.length)}${rest}.`;
 }
 
-function count(rules: number): string {
-  return rules === 1 ? 'one rule' : `${rules} rules`;
+function match(rules: number): string {
+  return rules === 1 ? 'one rule matches' : `${rules} rules match`;
 }

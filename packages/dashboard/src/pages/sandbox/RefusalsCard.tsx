@@ -1,16 +1,18 @@
 import { useSignal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useMemo } from 'preact/hooks';
 import { BLOCK_REASONS } from '../../../../contract/src/network-policy/block-reason.ts';
 import type { EventInfo, NetworkInfo, Sandbox } from '../../../../sdk/src/index.ts';
 import { onEvents } from '../../service/live-events.ts';
 import { useResource } from '../../service/resource.ts';
 import { client } from '../../service/session.ts';
+import { Badge } from '../../ui/Badge.tsx';
 import { Button } from '../../ui/Button.tsx';
 import { cleanText } from '../../ui/clean-text.ts';
 import { formatNumber } from '../../ui/format.ts';
 import { Card } from '../../ui/Page.tsx';
 import { Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
+import { usePolicyModule } from '../network/load-policy-check.ts';
 import { AllowThis } from './AllowThis.tsx';
 import {
   addRefusals,
@@ -35,6 +37,7 @@ const MAX_EVENTS = 5000;
 export function RefusalsCard({ sandbox, isOver, network, onChange }: RefusalsProps) {
   const allowed = useSignal<Refused | undefined>(undefined);
   const { resource, refusals } = useRefusals(sandbox.id);
+  const isAllowed = useAllowedNow(network);
   return (
     <Card title="Refused connections">
       <Loaded resource={resource} rows={2}>
@@ -48,6 +51,7 @@ export function RefusalsCard({ sandbox, isOver, network, onChange }: RefusalsPro
                   <RefusedLine
                     key={refused.key}
                     refused={refused}
+                    isAllowed={isAllowed(refused)}
                     onAllow={isOver ? undefined : () => (allowed.value = refused)}
                   />
                 ))}
@@ -75,7 +79,14 @@ export function RefusalsCard({ sandbox, isOver, network, onChange }: RefusalsPro
   );
 }
 
-function RefusedLine({ refused, onAllow }: { refused: Refused; onAllow: (() => void) | undefined }) {
+interface LineProps {
+  refused: Refused;
+  /** The present policy would allow it. */
+  isAllowed: boolean;
+  onAllow: (() => void) | undefined;
+}
+
+function RefusedLine({ refused, isAllowed, onAllow }: LineProps) {
   const { domain, ip, reason, count, lastAt } = refused;
   const target = cleanText(describeTarget(refused));
   return (
@@ -93,13 +104,27 @@ function RefusedLine({ refused, onAllow }: { refused: Refused; onAllow: (() => v
       <span class="refusal-count" title="How often">
         {formatNumber(count)}×
       </span>
-      {onAllow !== undefined && <Button onClick={onAllow}>Allow this</Button>}
+      {isAllowed ? (
+        <Badge tone="good">allowed now</Badge>
+      ) : (
+        onAllow !== undefined && <Button onClick={onAllow}>Allow this</Button>
+      )}
     </li>
   );
 }
 
 export function explainReason(reason: string): string {
   return Object.hasOwn(BLOCK_REASONS, reason) ? BLOCK_REASONS[reason as keyof typeof BLOCK_REASONS] : reason;
+}
+
+/** Returns a function that tells which refusals the policy would not repeat. It knows none until the judge is loaded. */
+function useAllowedNow({ network }: NetworkInfo): (refused: Refused) => boolean {
+  const { module } = usePolicyModule();
+  return useMemo(() => {
+    if (module === undefined) return () => false;
+    const checked = module.checkPolicy(network, [...network.allow, ...network.deny]);
+    return (refused: Refused) => module.isAllowedNow(checked, refused);
+  }, [module, network]);
 }
 
 function useRefusals(id: string) {
