@@ -20,6 +20,14 @@ const Settings = lazy(async () => (await import('../pages/settings/Settings.tsx'
 const Snapshots = lazy(async () => (await import('../pages/snapshots/Snapshots.tsx')).Snapshots);
 const History = lazy(async () => (await import('../pages/history/History.tsx')).History);
 const Usage = lazy(async () => (await import('../pages/usage/Usage.tsx')).Usage);
+const Disks = lazy(async () => (await import('../pages/disks/Disks.tsx')).Disks);
+const DiskPage = lazy(async () => (await import('../pages/disks/DiskPage.tsx')).DiskPage);
+const Images = lazy(async () => (await import('../pages/images/Images.tsx')).Images);
+const BuildPage = lazy(async () => (await import('../pages/images/BuildPage.tsx')).BuildPage);
+const Network = lazy(async () => (await import('../pages/network/Network.tsx')).Network);
+const Secrets = lazy(async () => (await import('../pages/secrets/Secrets.tsx')).Secrets);
+const Webhooks = lazy(async () => (await import('../pages/webhooks/Webhooks.tsx')).Webhooks);
+const WebhookPage = lazy(async () => (await import('../pages/webhooks/WebhookPage.tsx')).WebhookPage);
 
 export function App() {
   return (
@@ -81,6 +89,14 @@ function Pages() {
       <Route path="/history" component={History} />
       <Route path="/snapshots" component={Snapshots} />
       <Route path="/usage" component={Usage} />
+      <Route path="/disks" component={Disks} />
+      <Route path="/disks/:name" component={DiskPage} />
+      <Route path="/images/builds/:id" component={BuildPage} />
+      <Route path="/images/:part?" component={Images} />
+      <Route path="/network" component={Network} />
+      <Route path="/secrets" component={Secrets} />
+      <Route path="/webhooks" component={Webhooks} />
+      <Route path="/webhooks/:id" component={WebhookPage} />
       <Route default component={NotFound} />
     </Router>
   );
