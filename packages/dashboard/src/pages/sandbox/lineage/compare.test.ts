@@ -17,6 +17,8 @@ const SANDBOX: SandboxInfo = {
   createdAt: '2026-11-01T00:00:00.000Z',
   endedAt: null,
   hibernatedAt: null,
+  billedMs: 0,
+  runningSince: null,
   timeout: 300,
   endsAt: null,
   expiresAt: null,
