@@ -1,7 +1,7 @@
 /** Which entries of a log a reader wants to see. */
 import { toPlainText, toText, type Sentence } from './sentence.ts';
 
-/** What all logs have in common. */
+/** The fields that entries of all logs have. */
 export interface LogEntry {
   seq: number;
   ts: string;

@@ -22,7 +22,7 @@ export function say(
   });
 }
 
-/** Makes a value of a field. Whatever an entry has there becomes text. */
+/** Makes a value of a field. Anything that an entry has there becomes text. */
 export function quote(field: unknown): Value {
   return { value: showHidden(toText(field)) };
 }

@@ -12,7 +12,7 @@ import { Ago } from '../../ui/Time.tsx';
 import { useAction } from '../../ui/use-action.ts';
 
 interface AuditSecretsProps {
-  /** What the secrets are for. */
+  /** Explains the secrets. */
   lead: string;
   path: string;
   /** The effect of a rotation. */
