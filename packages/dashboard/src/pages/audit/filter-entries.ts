@@ -96,7 +96,7 @@ export function markOf({ event, data }: Pick<LogEntry, 'event' | 'data'>): 'bad'
 }
 
 /** Choices of a time range, with their length in milliseconds. */
-export const RANGES = {
+const RANGES = {
   all: undefined,
   hour: 3_600_000,
   day: 86_400_000,
