@@ -60,7 +60,9 @@ export function CommandsTab({ sandbox, record }: TabProps) {
   const chosen = query['command'];
   const canReach = canUse(record);
   if (chosen !== undefined && chosen !== '')
-    return <CommandDetail key={chosen} sandbox={sandbox} commandId={chosen} canReach={canReach} />;
+    return (
+      <CommandDetail key={chosen} sandbox={sandbox} record={record} commandId={chosen} canReach={canReach} />
+    );
   return <CommandList sandbox={sandbox} record={record} canStart={canReach} />;
 }
 
@@ -96,8 +98,7 @@ function CommandList({ sandbox, record, canStart }: Omit<TabProps, 'reload'> & {
             <>
               <div class="row">
                 <span class="soft" role="status">
-                  {formatNumber(list.length)}
-                  {list.length === MAX_LISTED && ' newest'} commands
+                  {countListed(list.length)}
                 </span>
                 <span class="gap" />
                 <CopyAsCode {...describeList(record.id)} />
@@ -123,6 +124,11 @@ function CommandList({ sandbox, record, canStart }: Omit<TabProps, 'reload'> & {
       )}
     </div>
   );
+}
+
+function countListed(count: number): string {
+  if (count === MAX_LISTED) return `The newest ${formatNumber(count)} commands`;
+  return `${formatNumber(count)} ${count === 1 ? 'command' : 'commands'}`;
 }
 
 function firstLine(command: string): string {
