@@ -43,7 +43,7 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
   const running = describeOperation(record.operation);
   const OpenDialog = open.value === undefined ? undefined : DIALOGS[open.value];
   return (
-    <>
+    <div class="actions sandbox-actions">
       {running !== undefined && (
         <span class="under-way" role="status">
           <span class="spinner" aria-hidden="true" /> It is {running}
@@ -73,7 +73,7 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
           onClose={() => (open.value = undefined)}
         />
       )}
-    </>
+    </div>
   );
 }
 
