@@ -70,14 +70,12 @@ function TerminalTabs({ own, shown, onChoose }: TerminalTabsProps) {
     if (next !== undefined) onChoose(next);
   };
   return (
-    <div class="terminal-tabs" role="tablist" aria-label="Terminals" onKeyDown={move}>
+    <div class="terminal-tabs" role="group" aria-label="Terminals" onKeyDown={move}>
       {own.map((session) => (
-        <span key={session.number} class="terminal-tab" role="presentation">
+        <span key={session.number} class="terminal-tab">
           <button
             type="button"
-            role="tab"
-            aria-selected={session === shown}
-            tabIndex={session === shown ? 0 : -1}
+            aria-pressed={session === shown}
             title={session.title.value}
             onClick={() => onChoose(session)}
           >
@@ -97,7 +95,7 @@ function Shown({ session }: { session: TerminalSession }) {
   useEffect(() => {
     if (box.current !== null) session.show(box.current);
   }, [session]);
-  return <div ref={box} class="terminal-box" role="tabpanel" aria-label={session.title.value} />;
+  return <div ref={box} class="terminal-box" role="group" aria-label={session.title.value} />;
 }
 
 function Ended({ session, sandbox, record, reload }: TabProps & { session: TerminalSession }) {

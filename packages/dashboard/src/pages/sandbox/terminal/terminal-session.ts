@@ -186,7 +186,7 @@ export class TerminalSession {
     if (event.key === 'F6') {
       // The terminal takes Tab, so the keyboard needs another way out.
       event.preventDefault();
-      document.querySelector<HTMLElement>('[role="tab"][aria-selected="true"]')?.focus();
+      document.querySelector<HTMLElement>('.terminal-tabs [aria-pressed="true"]')?.focus();
       return false;
     }
     const isCopy = event.key === 'Insert' || (event.shiftKey && event.key.toLowerCase() === 'c');
