@@ -22,17 +22,23 @@ export function TerminalTab({ sandbox, record, reload }: TabProps) {
   const isOpenable = record.status === 'running' && canUse(record);
   const hasOpened = useRef(own.length > 0);
   const open = (): void => {
+    hasOpened.current = true;
     chosen.value = openSession(sandbox, reload);
   };
   useEffect(() => {
     // The first terminal needs no click, unless that would wake the sandbox.
-    if (!isOpenable || hasOpened.current) return;
-    hasOpened.current = true;
-    open();
+    if (isOpenable && !hasOpened.current) open();
   }, [isOpenable]);
   if (shown === undefined)
     return (
-      <NoTerminal sandbox={sandbox} record={record} reload={reload} onOpen={open} isOpenable={isOpenable} />
+      <NoTerminal
+        sandbox={sandbox}
+        record={record}
+        reload={reload}
+        isOpenable={isOpenable}
+        onOpen={open}
+        onWake={() => (hasOpened.current = true)}
+      />
     );
   return (
     <div class="terminals">
@@ -142,12 +148,15 @@ function Ended({ session, sandbox, record, reload }: TabProps & { session: Termi
 interface NoTerminalProps extends TabProps {
   isOpenable: boolean;
   onOpen: () => void;
+  /** Called before the sandbox is resumed: the terminal that follows is the only one. */
+  onWake: () => void;
 }
 
-function NoTerminal({ sandbox, record, reload, isOpenable, onOpen }: NoTerminalProps) {
+function NoTerminal({ sandbox, record, reload, isOpenable, onOpen, onWake }: NoTerminalProps) {
   const resume = useAction();
   const canResume = listActions(record).some(({ id, isAllowed }) => id === 'resume' && isAllowed);
   const wake = async (): Promise<void> => {
+    onWake();
     const isAwake = await resume.run(async () => {
       await sandbox.resume();
       reload();
