@@ -18,6 +18,8 @@ import type { TabProps } from './tab-props.ts';
 import '../../styles/output.css';
 
 const MAX_LISTED = 1000;
+/** Characters of a command in the list. */
+const MAX_SHOWN = 200;
 
 const COLUMNS: readonly Column<CommandInfo>[] = [
   { id: 'command', label: 'Command', width: '3fr', cell: ({ command }) => <code>{firstLine(command)}</code> },
@@ -132,8 +134,8 @@ function countListed(count: number): string {
 }
 
 function firstLine(command: string): string {
-  const [first = '', second] = command.split('\n', 2);
-  return second === undefined ? first : `${first} …`;
+  const first = command.slice(0, MAX_SHOWN).split('\n', 1)[0] ?? '';
+  return first.length === command.length ? first : `${first} …`;
 }
 
 function describeList(id: string): ReturnType<typeof codeOf> {

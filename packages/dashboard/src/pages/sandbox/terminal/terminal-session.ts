@@ -94,6 +94,12 @@ export class TerminalSession {
     this.#screen.focus();
   }
 
+  /** Sends a key as if it had been typed. */
+  press(text: string): void {
+    this.#screen.input(text);
+    this.focus();
+  }
+
   /** Fits the rows and columns into the element. */
   fit(): void {
     if (this.host.isConnected && this.host.clientWidth > 0) this.#fit.fit();
