@@ -69,12 +69,26 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
         <OpenDialog
           sandbox={sandbox}
           record={record}
-          reload={reload}
+          perform={async (work) => performShown(work, reload)}
           onClose={() => (open.value = undefined)}
         />
       )}
     </div>
   );
+}
+
+/** No event says that an operation has begun. One that takes longer is read, so that the page shows it. */
+const SHOWN_AFTER_MS = 300;
+
+/** Runs an action. The record is read again while it is under way, and at its end, also after a failure. */
+async function performShown<Result>(work: () => Promise<Result>, reload: () => void): Promise<Result> {
+  const timer = setTimeout(reload, SHOWN_AFTER_MS);
+  try {
+    return await work();
+  } finally {
+    clearTimeout(timer);
+    reload();
+  }
 }
 
 function toMenuItem({ id, label, icon, isAllowed, note }: OfferedAction, onSelect: () => void): MenuItem {

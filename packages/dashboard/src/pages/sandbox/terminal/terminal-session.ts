@@ -96,7 +96,9 @@ export class TerminalSession {
 
   /** Sends a key as if it had been typed. */
   press(text: string): void {
-    this.#screen.input(text);
+    // Programs such as editors may ask for another form of the arrow keys.
+    const isOther = this.#screen.modes.applicationCursorKeysMode;
+    this.#screen.input(isOther ? text.replace('\u001B[', '\u001BO') : text);
     this.focus();
   }
 
