@@ -1,6 +1,4 @@
 import type { ITheme } from '@xterm/xterm';
-import { effect, signal } from '@preact/signals';
-import { theme } from '../../../app/theme.ts';
 
 const LIGHT: ITheme = {
   background: '#ffffff',
@@ -59,18 +57,19 @@ const DARK: ITheme = {
 
 /** Calls `apply` with the colours of the page, now and whenever they change, until the returned function is called. */
 export function followTheme(apply: (colours: ITheme) => void): () => void {
-  const query = matchMedia('(prefers-color-scheme: dark)');
-  const isSystemDark = signal(query.matches);
+  const root = document.documentElement;
+  const system = matchMedia('(prefers-color-scheme: dark)');
   const note = (): void => {
-    isSystemDark.value = query.matches;
-  };
-  query.addEventListener('change', note);
-  const stop = effect(() => {
-    const isDark = theme.value === 'system' ? isSystemDark.value : theme.value === 'dark';
+    const chosen = root.dataset['theme'];
+    const isDark = chosen === undefined ? system.matches : chosen === 'dark';
     apply(isDark ? DARK : LIGHT);
-  });
+  };
+  const observer = new MutationObserver(note);
+  observer.observe(root, { attributeFilter: ['data-theme'] });
+  system.addEventListener('change', note);
+  note();
   return () => {
-    query.removeEventListener('change', note);
-    stop();
+    observer.disconnect();
+    system.removeEventListener('change', note);
   };
 }
