@@ -18,7 +18,7 @@ import { SettingsDialog } from './actions/SettingsDialog.tsx';
 import { HibernateDialog, ResumeDialog } from './actions/SleepDialogs.tsx';
 import { SnapshotDialog } from './actions/SnapshotDialog.tsx';
 import type { TabProps } from './tab-props.ts';
-import { closeTerminals } from './terminal/open-terminals.ts';
+import { holdTerminals } from './terminal/open-terminals.ts';
 import '../../styles/sandbox.css';
 
 const DIALOGS: Record<ActionId, ComponentType<ActionProps>> = {
@@ -39,7 +39,7 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
   const open = useSignal<ActionId | undefined>(undefined);
   const actions = listActions(record);
   // The actions are on the page as long as the sandbox is, whichever tab is shown.
-  useEffect(() => () => closeTerminals(record.id), [record.id]);
+  useEffect(() => holdTerminals(record.id), [record.id]);
   const running = describeOperation(record.operation);
   const OpenDialog = open.value === undefined ? undefined : DIALOGS[open.value];
   return (
