@@ -18,7 +18,7 @@ import { SettingsDialog } from './actions/SettingsDialog.tsx';
 import { HibernateDialog, ResumeDialog } from './actions/SleepDialogs.tsx';
 import { SnapshotDialog } from './actions/SnapshotDialog.tsx';
 import type { TabProps } from './tab-props.ts';
-import { closeTerminals } from './terminal/open-terminals.ts';
+import { holdTerminals } from './terminal/open-terminals.ts';
 import '../../styles/sandbox.css';
 
 const DIALOGS: Record<ActionId, ComponentType<ActionProps>> = {
@@ -39,11 +39,11 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
   const open = useSignal<ActionId | undefined>(undefined);
   const actions = listActions(record);
   // The actions are on the page as long as the sandbox is, whichever tab is shown.
-  useEffect(() => () => closeTerminals(record.id), [record.id]);
+  useEffect(() => holdTerminals(record.id), [record.id]);
   const running = describeOperation(record.operation);
   const OpenDialog = open.value === undefined ? undefined : DIALOGS[open.value];
   return (
-    <>
+    <div class="actions sandbox-actions">
       {running !== undefined && (
         <span class="under-way" role="status">
           <span class="spinner" aria-hidden="true" /> It is {running}
@@ -69,12 +69,26 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
         <OpenDialog
           sandbox={sandbox}
           record={record}
-          reload={reload}
+          perform={async (work) => performShown(work, reload)}
           onClose={() => (open.value = undefined)}
         />
       )}
-    </>
+    </div>
   );
+}
+
+/** No event says that an operation has begun. One that takes longer is read, so that the page shows it. */
+const SHOWN_AFTER_MS = 300;
+
+/** Runs an action. The record is read again while it is under way, and at its end, also after a failure. */
+async function performShown<Result>(work: () => Promise<Result>, reload: () => void): Promise<Result> {
+  const timer = setTimeout(reload, SHOWN_AFTER_MS);
+  try {
+    return await work();
+  } finally {
+    clearTimeout(timer);
+    reload();
+  }
 }
 
 function toMenuItem({ id, label, icon, isAllowed, note }: OfferedAction, onSelect: () => void): MenuItem {
