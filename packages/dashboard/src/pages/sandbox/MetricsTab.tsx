@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
-import type { SandboxInfo, SandboxMetrics, MetricsNow } from '../../../../sdk/src/index.ts';
+import type { GuestReport, MetricsNow, SandboxInfo, SandboxMetrics } from '../../../../sdk/src/index.ts';
 import { useResource } from '../../service/resource.ts';
 import { Button, ButtonLink } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
@@ -172,7 +172,8 @@ function Now({ now, status }: { now: MetricsNow | null; status: string }) {
     );
   return (
     <Card title="Now">
-      <Facts facts={[...measured(now), ...reported(now)]} />
+      <Facts facts={measured(now)} />
+      {now.guestReported !== null && <Reported report={now.guestReported} />}
     </Card>
   );
 }
@@ -198,16 +199,19 @@ function measured({ cpu, memory, disk, workspace, network }: MetricsNow) {
   return facts;
 }
 
-/** What the agent in the sandbox says. */
-function reported({ guestReported }: MetricsNow): (readonly [string, string])[] {
-  if (guestReported === null) return [];
-  const { memoryAvailableBytes, memoryTotalBytes, load1, processes } = guestReported;
-  return [
-    [
-      'Free memory, by its own report',
-      `${formatBytes(memoryAvailableBytes)} of ${formatBytes(memoryTotalBytes)}`,
-    ],
-    ['Load, by its own report', formatNumber(load1)],
-    ['Processes, by its own report', formatNumber(processes)],
-  ];
+/** Root in the sandbox can make it report anything. */
+function Reported({ report }: { report: GuestReport }) {
+  const { memoryAvailableBytes, memoryTotalBytes, load1, processes } = report;
+  return (
+    <>
+      <h3 class="metrics-reported">Reported by the sandbox itself</h3>
+      <Facts
+        facts={[
+          ['Free memory', `${formatBytes(memoryAvailableBytes)} of ${formatBytes(memoryTotalBytes)}`],
+          ['Load of the last minute', formatNumber(load1)],
+          ['Processes', formatNumber(processes)],
+        ]}
+      />
+    </>
+  );
 }
