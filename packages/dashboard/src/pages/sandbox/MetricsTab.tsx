@@ -172,8 +172,10 @@ function Now({ now, status }: { now: MetricsNow | null; status: string }) {
     );
   return (
     <Card title="Now">
-      <Facts facts={measured(now)} />
-      {now.guestReported !== null && <Reported report={now.guestReported} />}
+      <div class="metrics-now stack">
+        <Facts facts={measured(now)} />
+        {now.guestReported !== null && <Reported report={now.guestReported} />}
+      </div>
     </Card>
   );
 }
@@ -181,10 +183,10 @@ function Now({ now, status }: { now: MetricsNow | null; status: string }) {
 function measured({ cpu, memory, disk, workspace, network }: MetricsNow) {
   const facts: (readonly [string, string])[] = [
     ['CPU', cpu.utilization === null ? 'not measured yet' : PERCENT.format(cpu.utilization)],
-    ['CPU time since its start', `${formatNumber(Math.round(cpu.usedSeconds * 10) / 10)} s`],
+    ['CPU time', `${formatNumber(Math.round(cpu.usedSeconds * 10) / 10)} s`],
     ['Memory', formatBytes(memory.sizeBytes)],
     // With that of the virtual machine itself, so it can be more than the sandbox has.
-    ['Memory that it takes on the host', formatBytes(memory.hostBytes)],
+    ['Memory on the host', formatBytes(memory.hostBytes)],
     ['Scratch disk', `${formatBytes(disk.usedBytes)} of ${formatBytes(disk.sizeBytes)}`],
     ['Read from disks', formatBytes(disk.readBytes)],
     ['Written to disks', formatBytes(disk.writtenBytes)],
