@@ -210,7 +210,7 @@ function Reported({ report }: { report: GuestReport }) {
       <Facts
         facts={[
           ['Free memory', `${formatBytes(memoryAvailableBytes)} of ${formatBytes(memoryTotalBytes)}`],
-          ['Load of the last minute', formatNumber(load1)],
+          ['Load', formatNumber(load1)],
           ['Processes', formatNumber(processes)],
         ]}
       />
