@@ -17,6 +17,8 @@ interface ActionDialogProps {
   act: () => Promise<unknown>;
   /** Shown when it is done. */
   done?: string;
+  /** Called when it is done, after `onClose`: for a change of the page. */
+  onDone?: () => void;
   onClose: () => void;
   /** The same action as code. */
   code?: Parameters<typeof CopyAsCode>[0] | undefined;
@@ -32,6 +34,7 @@ export function ActionDialog(props: ActionDialogProps) {
     if (!(await action.run(act))) return;
     if (done !== undefined) showDone(done);
     onClose();
+    props.onDone?.();
   };
   return (
     <Dialog title={title} onClose={onClose} size={props.size ?? 'small'}>

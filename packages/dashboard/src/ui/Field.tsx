@@ -146,3 +146,18 @@ export function Checkbox({
     </div>
   );
 }
+
+/** Chooses one file. */
+export function FileField({ onFile, ...field }: FieldProps & { onFile: (file: File | undefined) => void }) {
+  return (
+    <Field {...field}>
+      {(ids) => (
+        <input
+          {...ids}
+          type="file"
+          onChange={(event) => onFile(event.currentTarget.files?.[0] ?? undefined)}
+        />
+      )}
+    </Field>
+  );
+}

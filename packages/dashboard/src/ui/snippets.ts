@@ -10,6 +10,10 @@ interface Call {
   /** Path with its query, such as `/v1/runs?limit=10`. */
   path: string;
   body?: unknown;
+  /** Name of a file that is sent as the body. */
+  file?: string;
+  /** Name of a file for the body of the answer. */
+  output?: string;
   /** Statements after the client has been made. */
   typescript: string;
   python: string;
@@ -18,11 +22,14 @@ interface Call {
 const PLACEHOLDER = '$SANDBOX_API_KEY';
 
 /** Writes a call in the three languages. The key is a variable: a copied text must not contain a secret. */
-export function writeSnippet({ method, path, body, typescript, python }: Call, origin: string): Snippet {
+export function writeSnippet(call: Call, origin: string): Snippet {
+  const { method, path, body, file, output, typescript, python } = call;
   const lines = [`curl ${method === 'GET' ? '' : `-X ${method} `}${quote(origin + path)}`];
   lines.push(`  -H "Authorization: Bearer ${PLACEHOLDER}"`);
   if (body !== undefined)
     lines.push(`  -H 'Content-Type: application/json'`, `  -d ${quote(JSON.stringify(body))}`);
+  if (file !== undefined) lines.push(`  -T ${quote(file)}`);
+  if (output !== undefined) lines.push(`  -o ${quote(output)}`);
   return {
     curl: lines.join(' \\\n'),
     typescript: [
@@ -86,5 +93,5 @@ export function toPythonArguments(options: Readonly<Record<string, unknown>>): s
 }
 
 function toSnakeCase(name: string): string {
-  return name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);
+  return name.replaceAll(/MiB|[A-Z]/gu, (word) => `_${word.toLowerCase()}`);
 }

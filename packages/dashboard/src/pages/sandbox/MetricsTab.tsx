@@ -10,7 +10,7 @@ import { Empty, Loaded } from '../../ui/states.tsx';
 import { Chart } from './metrics/Chart.tsx';
 import { CHARTS, toChartData, type ChartSpec } from './metrics/chart-data.ts';
 import { useColors } from './metrics/use-colors.ts';
-import { describeCall } from './sandbox-code.ts';
+import { codeOf } from './sandbox-code.ts';
 import type { TabProps } from './tab-props.ts';
 import '../../styles/metrics.css';
 
@@ -67,7 +67,8 @@ function Metrics({ sandbox, record }: TabProps) {
         <span class="soft">Measured on the host, every 10 seconds</span>
         <span class="gap" />
         <CopyAsCode
-          {...describeCall(record.id, {
+          {...codeOf({
+            id: record.id,
             method: 'GET',
             path: '/metrics',
             typescript: 'console.log((await sandbox?.metrics())?.now);',

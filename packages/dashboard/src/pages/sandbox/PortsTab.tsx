@@ -12,7 +12,7 @@ import { Empty, Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { isPageUrl } from './ports/port-field.ts';
 import { PreviewForm } from './ports/PreviewForm.tsx';
-import { describeCall } from './sandbox-code.ts';
+import { codeOf } from './sandbox-code.ts';
 import type { TabProps } from './tab-props.ts';
 import { WhileRunning } from './WhileRunning.tsx';
 import '../../styles/ports.css';
@@ -151,7 +151,8 @@ function RevokeDialog({ sandbox, preview: { id, port }, onDone, onClose }: Revok
         onDone();
       }}
       onClose={onClose}
-      code={describeCall(sandbox.record.id, {
+      code={codeOf({
+        id: sandbox.record.id,
         method: 'DELETE',
         path: `/previews/${id}`,
         typescript: `await sandbox?.revokePreview(${toLiteral(id)});`,

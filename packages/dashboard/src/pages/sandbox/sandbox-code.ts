@@ -1,17 +1,20 @@
-import { toLiteral, toPython } from '../../ui/snippets.ts';
+import { toLiteral, toPython, type writeSnippet } from '../../ui/snippets.ts';
+
+type Code = Parameters<typeof writeSnippet>[0];
 
 interface SandboxCall {
+  id: string;
   method: string;
-  /** Below the sandbox, with its query, such as `/files?path=/tmp`. */
-  path: string;
+  /** Below the path of the sandbox, for example `/fork`. */
+  path?: string;
   body?: unknown;
-  /** The call, which follows `sandbox.`; `assign` is before it. */
+  /** Statements that have the sandbox as `sandbox`. */
   typescript: string;
   python: string;
 }
 
-/** Describes a call of one sandbox for `CopyAsCode`. */
-export function describeCall(id: string, { method, path, body, typescript, python }: SandboxCall) {
+/** Returns a call of one sandbox as code. */
+export function codeOf({ id, method, path = '', body, typescript, python }: SandboxCall): Code {
   return {
     method,
     path: `/v1/runs/${id}${path}`,

@@ -5,7 +5,7 @@ import { Checkbox, TextField } from '../../../ui/Field.tsx';
 import { GuestText } from '../../../ui/GuestText.tsx';
 import { toLiteral, toPython } from '../../../ui/snippets.ts';
 import { showHidden } from '../../../ui/visible-text.ts';
-import { describeCall } from '../sandbox-code.ts';
+import { codeOf } from '../sandbox-code.ts';
 import { describeMode, MODE_PATTERN } from './file-mode.ts';
 import { findNameFault, joinPath, parentOf } from './paths.ts';
 
@@ -36,7 +36,8 @@ export function NewFolderDialog({
         onDone();
       }}
       onClose={onClose}
-      code={describeCall(sandbox.record.id, {
+      code={codeOf({
+        id: sandbox.record.id,
         method: 'POST',
         path: '/files/mkdir',
         body: { path, parents: false },
@@ -77,7 +78,8 @@ export function MoveDialog({ sandbox, entry, onDone, onClose }: EntryDialogProps
         onDone();
       }}
       onClose={onClose}
-      code={describeCall(sandbox.record.id, {
+      code={codeOf({
+        id: sandbox.record.id,
         method: 'POST',
         path: '/files/move',
         body: { from, to, ...options },
@@ -124,7 +126,8 @@ export function ModeDialog({ sandbox, entry, onDone, onClose }: EntryDialogProps
         onDone();
       }}
       onClose={onClose}
-      code={describeCall(sandbox.record.id, {
+      code={codeOf({
+        id: sandbox.record.id,
         method: 'POST',
         path: '/files/chmod',
         body: { path: entry.path, mode: mode.value, ...options },
@@ -168,7 +171,8 @@ export function RemoveDialog({ sandbox, entry, onDone, onClose }: EntryDialogPro
         onDone();
       }}
       onClose={onClose}
-      code={describeCall(sandbox.record.id, {
+      code={codeOf({
+        id: sandbox.record.id,
         method: 'DELETE',
         path: `/files?path=${encodeURIComponent(path.toWellFormed())}${flag}`,
         typescript: `await sandbox?.files.remove(${toLiteral(path)}${isDirectory ? ', { recursive: true }' : ''});`,

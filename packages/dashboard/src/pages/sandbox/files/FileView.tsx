@@ -14,7 +14,7 @@ import { toLiteral, toPython } from '../../../ui/snippets.ts';
 import { Loaded, Skeleton } from '../../../ui/states.tsx';
 import { useAction } from '../../../ui/use-action.ts';
 import { showHidden, showHiddenInLines } from '../../../ui/visible-text.ts';
-import { describeCall } from '../sandbox-code.ts';
+import { codeOf } from '../sandbox-code.ts';
 import { addressOf } from './addresses.ts';
 import { describeMode } from './file-mode.ts';
 import { nameOf } from './paths.ts';
@@ -137,7 +137,8 @@ function Foot({ sandbox, path, canDownload }: { sandbox: Sandbox; path: string; 
       )}
       <div class="dialog-foot">
         <CopyAsCode
-          {...describeCall(sandbox.record.id, {
+          {...codeOf({
+            id: sandbox.record.id,
             method: 'GET',
             path: `/files/download?path=${encodeURIComponent(path.toWellFormed())}`,
             typescript: `console.log(await sandbox?.download(${toLiteral(path)}));`,

@@ -11,7 +11,7 @@ import { Icon } from '../../../ui/Icon.tsx';
 import { Menu } from '../../../ui/Menu.tsx';
 import { toLiteral, toPython } from '../../../ui/snippets.ts';
 import { showFailure } from '../../../ui/toasts.tsx';
-import { describeCall } from '../sandbox-code.ts';
+import { codeOf } from '../sandbox-code.ts';
 import { readChosen, readDropped, type ChosenFile } from './dropped-files.ts';
 import { findConflicts } from './find-conflicts.ts';
 import { joinPath } from './paths.ts';
@@ -167,7 +167,8 @@ export function UploadCode({ sandboxId, directory }: { sandboxId: string; direct
   const path = joinPath(directory, 'notes.txt');
   return (
     <CopyAsCode
-      {...describeCall(sandboxId, {
+      {...codeOf({
+        id: sandboxId,
         method: 'POST',
         path: `/files/upload?path=${encodeURIComponent(path.toWellFormed())}`,
         typescript: `await sandbox?.upload(${toLiteral(path)}, 'content');\nconsole.log(await sandbox?.listFiles(${toLiteral(directory)}));`,

@@ -7,7 +7,7 @@ import { CopyButton } from '../../../ui/CopyButton.tsx';
 import { SelectField, TextField } from '../../../ui/Field.tsx';
 import { Card } from '../../../ui/Page.tsx';
 import { useAction } from '../../../ui/use-action.ts';
-import { describeCall } from '../sandbox-code.ts';
+import { codeOf } from '../sandbox-code.ts';
 import { readListeningPorts } from './listening-ports.ts';
 import { COMMON_PORTS, LIFETIMES, parsePort } from './port-field.ts';
 
@@ -49,7 +49,8 @@ export function PreviewForm({ sandbox, onCreated }: PreviewFormProps) {
             Create link
           </Button>
           <CopyAsCode
-            {...describeCall(sandbox.record.id, {
+            {...codeOf({
+              id: sandbox.record.id,
               method: 'POST',
               path: `/ports/${number ?? 8000}/preview`,
               body: { expires_in: expiresIn },
