@@ -6,6 +6,7 @@ import type { EventInfo } from '../../../sdk/src/index.ts';
 import type { Tone } from './Badge.tsx';
 import { formatBytes, formatDuration, formatMiB, formatMoment, formatNumber } from './format.ts';
 import type { IconName } from './Icon.tsx';
+import { shortImage } from './short-image.ts';
 
 /** A piece of a sentence: words, or a name, which may lead to a page. */
 export type SentencePart = string | { name: string; href?: string };
@@ -228,7 +229,7 @@ function plainName(value: unknown): SentencePart {
 
 /** The raw data has the whole digest. */
 function imageName(image: unknown): SentencePart {
-  return { name: text(image).replace(/(@sha256:[0-9a-f]{12})[0-9a-f]+$/u, '$1…') };
+  return { name: shortImage(text(image)) };
 }
 
 function sandboxName(id: unknown): SentencePart {
