@@ -40,7 +40,7 @@ const COLUMNS: readonly Column<DiskInfo>[] = [
   },
   {
     id: 'parent',
-    label: 'Forked from',
+    label: 'Fork of',
     isMinor: true,
     cell: ({ parent }) => (parent === null ? <span class="soft">–</span> : parent),
   },
