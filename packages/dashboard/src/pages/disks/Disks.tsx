@@ -2,6 +2,7 @@ import { useSignal } from '@preact/signals';
 import type { DiskInfo } from '../../../../sdk/src/index.ts';
 import { useResource } from '../../service/resource.ts';
 import { client } from '../../service/session.ts';
+import '../../styles/resources.css';
 import { Button } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';

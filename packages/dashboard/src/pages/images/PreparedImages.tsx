@@ -166,7 +166,7 @@ function RowMenu({ image, onPrepare, onDelete }: { image: string } & Omit<TableP
 function Shapes({ shapes }: { shapes: readonly ReadyShape[] }) {
   if (shapes.length === 0) return <span class="soft">none</span>;
   return (
-    <span class="labels" title={shapes.map(describeShape).join('\n')}>
+    <span class="labels single" title={shapes.map(describeShape).join('\n')}>
       {shapes.slice(0, MAX_SHAPES).map((shape) => (
         <span key={describeShape(shape)} class="label">
           {formatNumber(shape.vcpus)} CPU · {formatMiB(shape.memMiB)}
