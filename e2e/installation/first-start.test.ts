@@ -34,6 +34,9 @@ describe('the first starts of an installation', () => {
     assert.equal(stdout.match(/shown this once:\n\n {2}cop_live_us_[A-Za-z0-9]{40}\n/gu)?.length, 1, stdout);
     assert.deepEqual([...new Set(stdout.match(KEY))], [key]);
     assert.equal(stdout.match(/shown this once:\n\n {2}inv_[\w-]{43}\n/gu)?.length, 1, stdout);
+    const invitation = /^ {2}(inv_[\w-]{43})$/mu.exec(stdout)?.[1];
+    const link = `${ADDRESS.exec(stdout)?.[1]}/sign-up#invitation=${invitation}`;
+    assert.ok(stdout.split('\n').includes(`  ${link}`), stdout);
     assert.match(stdout, /sandbox run[0-9a-f]{20} started in \d+ ms and ran:\n/u);
     assert.match(stdout, /^ {2}hello from Linux \S+, 1 vCPU, \d+ MiB$/mu);
     assert.deepEqual(installation.vmPids(), []);

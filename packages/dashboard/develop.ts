@@ -13,6 +13,9 @@ const target: ProxyOptions = {
   ws: true,
   // The service accepts changes from its own pages only.
   headers: { origin: service },
+  // Without it, the status of a stream waits for its first event.
+  configure: (proxy) =>
+    proxy.on('proxyRes', (_answer, _request, response) => setImmediate(() => response.flushHeaders())),
 };
 const server = await createServer({
   ...VITE_OPTIONS,
@@ -20,7 +23,7 @@ const server = await createServer({
     host: '127.0.0.1',
     port: Number(port),
     strictPort: true,
-    proxy: { '/v1': target, '/account': target, '/healthz': target, '/docs': target },
+    proxy: { '/v1': target, '/files': target, '/account': target, '/healthz': target, '/docs': target },
   },
 });
 await server.listen();

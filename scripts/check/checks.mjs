@@ -79,6 +79,7 @@ async function listChecks() {
     ]),
     nodeCheck('types of the command line (tsc)', 'tsc', ['--noEmit', '-p', 'packages/cli']),
     nodeCheck('types of the documentation (tsc)', 'tsc', ['--noEmit', '-p', 'packages/docs-site']),
+    nodeCheck('types of the dashboard (tsc)', 'tsc', ['--noEmit', '-p', 'packages/dashboard']),
     nodeCheck('types of the scripts (tsc)', 'tsc', ['--noEmit', '-p', 'scripts']),
     nodeCheck('types of the examples (tsc)', 'tsc', ['--noEmit', '-p', 'examples']),
     nodeCheck('unused exports and dependencies (knip)', 'knip', ['--no-progress']),

@@ -48,7 +48,6 @@ export const LAYERS = [
         'billing',
         'commands',
         'disks',
-        'documentation',
         'egress',
         'events',
         'image-builds',
@@ -62,6 +61,7 @@ export const LAYERS = [
         'schema',
         'secrets',
         'snapshots',
+        'static-site',
         'streams',
         'time',
         'webhooks',
@@ -107,6 +107,7 @@ export const LAYERS = [
     ],
   },
   { root: 'packages/mcp/src', layers: [['.'], ['tools'], ['definition', 'output']] },
+  { root: 'packages/dashboard/src', layers: [['.'], ['app'], ['pages'], ['ui'], ['service']] },
   {
     root: 'packages/docs-site/src',
     layers: [['.'], ['pages'], ['api', 'layout'], ['markdown', 'search'], ['sources'], ['html']],

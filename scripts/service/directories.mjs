@@ -13,6 +13,7 @@ export const ASSETS_ENTRIES = [
   'base-image',
   'blocks',
   'capture',
+  'dashboard',
   'docs',
   'hostctl',
   'initramfs',

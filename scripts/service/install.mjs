@@ -3,14 +3,18 @@ import { existsSync } from 'node:fs';
 import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { CONFIGURATION_FILE } from '../../packages/server/src/config/default-paths.mjs';
-import { dataDirectory, isRoot, readSetting } from '../setup/paths.mjs';
+import { findManifest } from '../setup/manifest.mjs';
+import { dataDirectory, findSetting, isRoot, readSetting } from '../setup/paths.mjs';
 import { SetupError } from '../setup/setup-error.mjs';
 import { buildEnvironmentFile, generateInvitation, generateKey } from './environment-file.mjs';
+import { buildSignUpLink } from './sign-up-link.mjs';
 import { isSystemdRunning, systemctl } from './systemd.mjs';
 import { buildUnit, UNIT_NAME, UNIT_PATH } from './unit.mjs';
 
 /** Not copied as settings: the path of the file itself, and secrets that are written with a comment of their own. */
 const NOT_KEPT = new Set(['COPPICE_CONFIG', 'COPPICE_BOOTSTRAP_KEY', 'COPPICE_BOOTSTRAP_INVITATION']);
+
+const STANDARD_LISTEN = '127.0.0.1:8080';
 
 /**
  * @typedef {object} InstallOptions
@@ -66,8 +70,15 @@ async function writeConfiguration({ root, say }) {
   say(`wrote ${path}`);
   if (made !== undefined) say(`API key of the organization "default", also in this file:\n\n  ${made}\n`);
   else if (given === undefined) say('the API keys in the data directory remain valid');
-  if (madeInvitation !== undefined)
-    say(`invitation for its first owner, also in this file:\n\n  ${madeInvitation}\n`);
+  if (madeInvitation === undefined) return;
+  say(`invitation for its first owner, also in this file:\n\n  ${madeInvitation}\n`);
+  if ((await findManifest())?.dashboard === undefined) return;
+  const link = buildSignUpLink({
+    listen: readSetting('COPPICE_LISTEN', STANDARD_LISTEN),
+    hasTls: findSetting('COPPICE_TLS_CERT') !== undefined,
+    invitation: madeInvitation,
+  });
+  if (link !== undefined) say(`once the service runs, the owner accepts it in a browser:\n\n  ${link}\n`);
 }
 
 /** Settings from the environment of this process: the configuration file keeps them for the service. */

@@ -9,7 +9,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { parseEnv } from 'node:util';
@@ -23,6 +23,7 @@ import { buildEnvironmentFile, generateInvitation, generateKey } from './environ
 import { forgetInstallation, listOthers } from './installations.mjs';
 import { buildNetworkNames, listOwnAddresses } from './network-removal.mjs';
 import { RemovalReport } from './removal-report.mjs';
+import { buildSignUpLink } from './sign-up-link.mjs';
 import { fillUnit } from './unit.mjs';
 
 let directory = '';
@@ -55,6 +56,19 @@ test('a generated key and invitation have the format that the service requires',
   assert.match(generateKey('eu'), /^cop_live_eu_[0-9A-Za-z]{40}$/u);
   assert.notEqual(generateKey('eu'), generateKey('eu'));
   assert.match(generateInvitation(), /^inv_[A-Za-z0-9_-]{43}$/u);
+});
+
+test('the link to sign up has the address of the service, and the invitation only in its fragment', () => {
+  const build = (/** @type {string} */ listen, hasTls = false) =>
+    buildSignUpLink({ listen, hasTls, invitation: 'inv_x' });
+  assert.equal(build('127.0.0.1:8080'), 'http://127.0.0.1:8080/sign-up#invitation=inv_x');
+  assert.equal(build('[::1]:8443', true), 'https://[::1]:8443/sign-up#invitation=inv_x');
+  for (const all of ['0.0.0.0:8080', '[::]:8080']) {
+    const { host } = new URL(build(all) ?? 'none:');
+    assert.equal(host, `${hostname().toLowerCase()}:8080`);
+  }
+  for (const unknown of ['127.0.0.1:0', '127.0.0.1', '::1:80', '[::1:80', ''])
+    assert.equal(build(unknown), undefined);
 });
 
 test('of the addresses on lo, only those with our label are removed, and never one of 127.0.0.0/8', () => {

@@ -14,6 +14,7 @@ import { manifestPath } from './paths.mjs';
  * @property {{ path: string }} hostctl  the program that asks the kernel for the runner
  * @property {{ path: string }} blocks  the server of persistent disks
  * @property {{ path: string }} [docs]  the documentation: a directory; absent if it could not be built
+ * @property {{ path: string }} [dashboard]  likewise
  * @property {{ layout_path: string, reference: string }} base_image
  * @property {{ path: string, version: string }} qemu
  * @property {{ path: string }} tar2sqfs

@@ -3,7 +3,6 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureAccount } from './account.mjs';
 import { ensureBaseImage } from './guest/base-image.mjs';
-import { ensureDocumentation } from './documentation.mjs';
 import { ensureInitramfs } from './guest/initramfs.mjs';
 import { ensureCommandLine } from './command-line.mjs';
 import { ensureGoProgram } from './go-programs.mjs';
@@ -19,6 +18,7 @@ import { findMismatch } from './postgres.mjs';
 import { remedyFor } from './prerequisites.mjs';
 import { say } from './report.mjs';
 import { ensureServiceProgram } from './service-program.mjs';
+import { ensureSites } from './sites/sites.mjs';
 import { describeError, SetupError } from './setup-error.mjs';
 import { ensureSystemPackages } from './packages/system-packages.mjs';
 import { ensureApiTests } from './test-tools/api-tests.mjs';
@@ -94,7 +94,7 @@ async function setUpLocked(options) {
   const node = getNode();
   const service = await ensureServiceProgram(node);
   await ensureCommandLine(node);
-  const docsPath = await ensureDocumentation(node, { isRequired: options.tests === true });
+  const sites = await ensureSites(node, { isRequired: options.tests === true });
   const getGo = () => getTool(tools, 'go').path;
   const agentPath = await ensureGoProgram('agent', getGo);
   const jailPath = await ensureGoProgram('jail', getGo);
@@ -119,7 +119,7 @@ async function setUpLocked(options) {
     capture: { path: capturePath },
     hostctl: { path: hostctlPath },
     blocks: { path: blocksPath },
-    ...(docsPath === undefined ? {} : { docs: { path: docsPath } }),
+    ...sites,
     base_image: { layout_path: baseImage.layoutPath, reference: baseImage.reference },
     qemu: { path: qemu.path, version: qemu.version },
     tar2sqfs: path('tar2sqfs'),

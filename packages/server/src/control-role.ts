@@ -2,8 +2,8 @@
 import type { Logger } from 'pino';
 import { useStoreVariables, type Config } from './config/config.ts';
 import { startControl } from './control/control.ts';
-import { loadDocumentation } from './control/documentation/documentation.ts';
 import { preloadServer } from './control/http/preload.ts';
+import { loadSites } from './control/static-site/sites.ts';
 import { isJournal } from './lib/files/journal.ts';
 import { preloadObjectStore } from './lib/objects/open-object-store.ts';
 import { shutdownRequested } from './lib/process/shutdown-signal.ts';
@@ -20,7 +20,7 @@ export async function runControlRole(config: Config, log: Logger): Promise<void>
   // Without a supervisor control must read the pair itself, before the next step makes the key file unreadable.
   const ownPair =
     config.tls === undefined || process.send !== undefined ? undefined : readTlsPair(config.tls);
-  const documentation = loadDocumentation(config.control.documentationDir, log);
+  const sites = loadSites(config.control, log);
   useStoreVariables(config);
   if (process.getuid?.() === 0) {
     await preloadServer(config.control.version);
@@ -30,9 +30,11 @@ export async function runControlRole(config: Config, log: Logger): Promise<void>
   const tls = config.tls === undefined ? undefined : (ownPair ?? (await receiver.first()));
   // Control shares its output with the supervisor, which prints the API key and the invitation.
   const kept = isJournal(STDOUT) ? { bootstrapDir: config.control.dataDir } : {};
-  const control = await startControl({ ...config.control, ...kept }, log, { tls, documentation });
+  const control = await startControl({ ...config.control, ...kept }, log, { tls, sites });
   receiver.follow((pair) => control.setTls(pair));
-  tellSupervisor({ type: 'control-ready', address: control.address, bootstrap: control.bootstrap });
+  const { address, bootstrap } = control;
+  const hasDashboard = sites.dashboard !== undefined;
+  tellSupervisor({ type: 'control-ready', address, hasDashboard, bootstrap });
   const reason = await Promise.race([asked, control.lost]);
   log.info({ reason: String(reason) }, 'control stops');
   if (reason instanceof Error) process.exitCode = 1;

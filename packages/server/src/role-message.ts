@@ -14,7 +14,7 @@ export type RoleMessage =
       /** Limits of sandboxes that are not in force, and why. */
       missingLimits?: string;
     }
-  | { type: 'control-ready'; address: string; bootstrap: Bootstrapped };
+  | { type: 'control-ready'; address: string; hasDashboard: boolean; bootstrap: Bootstrapped };
 
 /** Sends a message to the supervisor; does nothing in a process without one. */
 export function tellSupervisor(message: RoleMessage): void {

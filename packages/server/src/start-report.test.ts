@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { describeBootstrap, describeRunner, showKey } from './start-report.ts';
+import { describeBootstrap, describeDashboard, describeRunner, showKey } from './start-report.ts';
 
 const SECRETS = { apiKey: 'cop_live_us_x', invitation: 'inv_x' };
 
@@ -15,6 +15,15 @@ test('a terminal shows secrets, and a journal shows only their files', () => {
   assert.match(kept, /mode 0600.*\n\n {2}\/data\/control\/first-api-key\n/u);
   assert.match(kept, /\n\n {2}\/data\/control\/first-invitation\n/u);
   assert.deepEqual(describeBootstrap({ directory: '/data/control' }), []);
+});
+
+test('a link to the dashboard has the invitation in its fragment, if it may be shown', () => {
+  const address = 'http://127.0.0.1:8080';
+  const [shown = ''] = describeDashboard(address, { invitation: 'inv_x' });
+  assert.match(shown, /\n\n {2}http:\/\/127\.0\.0\.1:8080\/sign-up#invitation=inv_x\n/u);
+  const plain = [`dashboard: ${address}/`];
+  assert.deepEqual(describeDashboard(address, { invitation: 'inv_x', directory: '/data/control' }), plain);
+  assert.deepEqual(describeDashboard(address, {}), plain);
 });
 
 test('a command in a journal reads the key from its file', () => {

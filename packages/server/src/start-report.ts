@@ -33,6 +33,25 @@ export function describeBootstrap({ apiKey, invitation, directory }: Bootstrappe
 }
 
 /**
+ * Names the dashboard. A new invitation that may be shown is in the fragment of a link: browsers send it to no server,
+ * so it is in no log.
+ * @param address  of the service, for a browser
+ */
+export function describeDashboard(
+  address: string,
+  { invitation, directory }: Pick<Bootstrapped, 'invitation' | 'directory'>,
+): string[] {
+  if (invitation === undefined || directory !== undefined) return [`dashboard: ${address}/`];
+  return [
+    `Accept it in a browser, or give this link to the owner:\n\n  ${buildSignUpLink(address, invitation)}\n`,
+  ];
+}
+
+function buildSignUpLink(address: string, invitation: string): string {
+  return `${address}/sign-up#invitation=${encodeURIComponent(invitation)}`;
+}
+
+/**
  * Returns the key for a shell command: the key itself, or, if it must not be shown, an expression that reads its file.
  */
 export function showKey(apiKey: string, directory: string | undefined): string {

@@ -11,13 +11,15 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Config } from './config/config.ts';
+import { buildCurlTarget } from './curl-hint.ts';
 import { showFirstSandbox } from './first-sandbox.ts';
 import { shutdownRequested } from './lib/process/shutdown-signal.ts';
 import { buildTlsMessage, type TlsMessage } from './lib/tls/tls-handover.ts';
+import { serverCertificate } from './lib/tls/tls-pair.ts';
 import { TlsSource } from './lib/tls/tls-source.ts';
 import { PROGRAM_FILE } from './lib/process/program-file.ts';
 import type { RoleMessage } from './role-message.ts';
-import { describeBootstrap, describeRunner, showKey } from './start-report.ts';
+import { describeBootstrap, describeDashboard, describeRunner, showKey } from './start-report.ts';
 
 const CONFIG_EXIT_CODE = 78;
 const FIRST_PAUSE_MS = 200;
@@ -157,6 +159,13 @@ export async function supervise(config: Config, log: Logger): Promise<void> {
   if (typeof end === 'number') process.exitCode = end;
 }
 
+/** The address by a name in the certificate, which browsers accept. */
+function reachableAddress(address: string, tls: TlsSource | undefined): string {
+  if (tls === undefined) return address;
+  const served = { certificate: serverCertificate(tls.pair), certPath: tls.certPath };
+  return buildCurlTarget(address, served).address;
+}
+
 function onControlReady(
   message: RoleMessage,
   { tls, log }: { tls: TlsSource | undefined; log: Logger },
@@ -165,6 +174,7 @@ function onControlReady(
   say(`coppice is listening on ${message.address}`);
   const { address, bootstrap } = message;
   describeBootstrap(bootstrap).forEach(say);
+  if (message.hasDashboard) describeDashboard(reachableAddress(address, tls), bootstrap).forEach(say);
   const { apiKey, directory } = bootstrap;
   if (apiKey === undefined) return;
   const shownKey = showKey(apiKey, directory);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { generateApiKey, isRegionName, parseApiKey } from './api-key.ts';
+import { buildApiKey, generateApiKey, isRegionName, parseApiKey } from './api-key.ts';
 
 test('a generated key parses back to its region and last four characters', () => {
   const key = generateApiKey('us');
@@ -10,6 +10,20 @@ test('a generated key parses back to its region and last four characters', () =>
 
 test('two generated keys differ', () => {
   assert.notEqual(generateApiKey('eu'), generateApiKey('eu'));
+});
+
+test('the same bytes give the same key, and those that would favour characters are skipped', () => {
+  const asked: number[] = [];
+  const next = (size: number): Uint8Array => {
+    asked.push(size);
+    return Uint8Array.from({ length: size }, (_, index) => (index % 2 === 0 ? 255 : 62 + index));
+  };
+  const key = buildApiKey('us', next);
+  assert.equal(key, buildApiKey('us', next));
+  // Half of the bytes are skipped, so each key needs two rounds.
+  assert.equal(asked.length, 4);
+  assert.match(key, /^cop_live_us_1357/u);
+  assert.ok(parseApiKey(key));
 });
 
 test('text that is not exactly a key does not parse', () => {

@@ -31,14 +31,22 @@ export function parseApiKey(text: string): ApiKeyParts | undefined {
  * invalid region name.
  */
 export function generateApiKey(region: string): string {
-  if (!isRegionName(region)) throw new RangeError(`"${region}" cannot be the region of an API key`);
-  return `cop_live_${region}_${randomBase62(SECRET_LENGTH)}`;
+  return buildApiKey(region, (size) => crypto.getRandomValues(new Uint8Array(size)));
 }
 
-function randomBase62(length: number): string {
+/**
+ * Builds a key for `region` from uniformly distributed bytes. `next` is called again when too many of them are rejected. Throws
+ * RangeError for an invalid region name.
+ */
+export function buildApiKey(region: string, next: (size: number) => Uint8Array): string {
+  if (!isRegionName(region)) throw new RangeError(`"${region}" cannot be the region of an API key`);
+  return `cop_live_${region}_${toBase62(SECRET_LENGTH, next)}`;
+}
+
+function toBase62(length: number, next: (size: number) => Uint8Array): string {
   let text = '';
   while (text.length < length) {
-    for (const byte of crypto.getRandomValues(new Uint8Array(length))) {
+    for (const byte of next(length)) {
       // 248 is the largest multiple of 62 in a byte; larger values would make the first characters more likely.
       if (byte < 248 && text.length < length) text += ALPHABET.charAt(byte % 62);
     }

@@ -62,6 +62,24 @@ export const CreatedApiKey = ApiKeyRecord.extend({
 }).meta({ id: 'CreatedApiKey' });
 export type CreatedApiKey = z.infer<typeof CreatedApiKey>;
 
+/** Answer of `POST …/session-key`. */
+export const SessionKey = z
+  .object({
+    id: z.string(),
+    key: z
+      .string()
+      .describe(
+        'An API key for calls below `/v1`. The session has the same one each time; it is not stored.',
+      ),
+    team_id: z.string().describe('The team of what is created with it.'),
+    team_only: z
+      .boolean()
+      .describe('True unless the person is an owner now. Limits the key as it does other keys.'),
+    expires_at: Timestamp.describe('The end of the session, which each use of the key postpones.'),
+  })
+  .meta({ id: 'SessionKey' });
+export type SessionKey = z.infer<typeof SessionKey>;
+
 export const AuditSecretRecord = z
   .object({
     id: z.string().describe('`audit_key_id` of the sandboxes whose audit chain this secret keys.'),

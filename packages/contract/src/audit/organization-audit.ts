@@ -115,6 +115,7 @@ export const AuditActor = z
     type: z.enum(AUDIT_ACTORS),
     id: z.string().nullable().describe('Id of the person or of the API key; null for the others.'),
     address: z.string().nullable().describe('IP address of the client; null without one.'),
+    session_key: z.string().optional().describe('Id of the key of a session with which the person did it.'),
   })
   .meta({ id: 'AuditActor' });
 export type AuditActor = z.infer<typeof AuditActor>;

@@ -159,6 +159,10 @@ export const SandboxRecord = z
       .describe('Server-side duration of the create; null until it has finished.'),
     created_at: Timestamp,
     hibernated_at: Timestamp.nullable().describe('When the current hibernation began.'),
+    billed_ms: z
+      .number()
+      .describe('Billed time: all stretches of running that are over. The present one adds the time since its start.'),
+    running_since: Timestamp.nullable().describe('When the present stretch of running began; null if none does.'),
     ended_at: Timestamp.nullable(),
   })
   .meta({ id: 'Sandbox' });

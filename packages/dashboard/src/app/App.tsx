@@ -13,6 +13,13 @@ import { Shell } from './Shell.tsx';
 
 const CreateSandbox = lazy(async () => (await import('../pages/sandboxes/CreateSandbox.tsx')).CreateSandbox);
 const SandboxPage = lazy(async () => (await import('../pages/sandbox/SandboxPage.tsx')).SandboxPage);
+const Audit = lazy(async () => (await import('../pages/audit/Audit.tsx')).Audit);
+const Keys = lazy(async () => (await import('../pages/keys/Keys.tsx')).Keys);
+const People = lazy(async () => (await import('../pages/people/People.tsx')).People);
+const Settings = lazy(async () => (await import('../pages/settings/Settings.tsx')).Settings);
+const Snapshots = lazy(async () => (await import('../pages/snapshots/Snapshots.tsx')).Snapshots);
+const History = lazy(async () => (await import('../pages/history/History.tsx')).History);
+const Usage = lazy(async () => (await import('../pages/usage/Usage.tsx')).Usage);
 const Disks = lazy(async () => (await import('../pages/disks/Disks.tsx')).Disks);
 const DiskPage = lazy(async () => (await import('../pages/disks/DiskPage.tsx')).DiskPage);
 const Images = lazy(async () => (await import('../pages/images/Images.tsx')).Images);
@@ -75,6 +82,13 @@ function Pages() {
       <Route path="/sandboxes" component={SandboxList} />
       <Route path="/sandboxes/new" component={CreateSandbox} />
       <Route path="/sandboxes/:id/:tab?" component={SandboxPage} />
+      <Route path="/audit" component={Audit} />
+      <Route path="/keys" component={Keys} />
+      <Route path="/people" component={People} />
+      <Route path="/settings" component={Settings} />
+      <Route path="/history" component={History} />
+      <Route path="/snapshots" component={Snapshots} />
+      <Route path="/usage" component={Usage} />
       <Route path="/disks" component={Disks} />
       <Route path="/disks/:name" component={DiskPage} />
       <Route path="/images/builds/:id" component={BuildPage} />

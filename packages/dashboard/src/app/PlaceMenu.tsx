@@ -18,6 +18,7 @@ export function PlaceMenu() {
   return (
     <Menu
       label="Organization and team"
+      hasText
       button={
         <span class="place">
           <b>{here.organization.name}</b>

@@ -4,6 +4,7 @@ import { useLocation } from 'preact-iso';
 import { useEffect, useRef } from 'preact/hooks';
 import { sandboxes } from '../service/sandboxes.ts';
 import { Dialog } from '../ui/Dialog.tsx';
+import { formatImage } from '../ui/format.ts';
 import { Icon } from '../ui/Icon.tsx';
 import { rankActions, type QuickAction } from './rank-actions.ts';
 import { SECTION_GROUPS } from './sections.ts';
@@ -106,7 +107,7 @@ function listActions(): QuickAction[] {
       href: `/sandboxes/${id}`,
       icon: 'terminal' as const,
       words: `${id} ${image}`,
-      note: `${image} · ${status}`,
+      note: `${formatImage(image)} · ${status}`,
     })),
   ];
 }

@@ -3,6 +3,7 @@ export const PAGES = [
   'sign-in',
   'sign-up',
   'sandboxes',
+  'history',
   'snapshots',
   'disks',
   'images',

@@ -77,6 +77,18 @@ class SandboxKeeper {
     }, delayMs);
   }
 
+  /** Reads all. The first pages are shown before the last have arrived. */
+  async #readList(): Promise<SandboxInfo[]> {
+    const { signal } = this.#end;
+    const isFirst = sandboxes.value === undefined;
+    const all: SandboxInfo[] = [];
+    for await (const page of this.#client.sandboxes.list({ signal }).pages()) {
+      all.push(...page.map(({ record }) => record));
+      if (isFirst && !signal.aborted) sandboxes.value = [...all];
+    }
+    return all;
+  }
+
   async #find(id: string): Promise<SandboxInfo | undefined> {
     return (await this.#client.sandboxes.get(id, { signal: this.#end.signal }))?.record;
   }
@@ -89,7 +101,7 @@ class SandboxKeeper {
     this.#isListChanged = false;
     try {
       const next = isList
-        ? (await this.#client.sandboxes.list({ signal })).map(({ record }) => record)
+        ? await this.#readList()
         : merge(sandboxes.value ?? [], ids, await Promise.all(ids.map((id) => this.#find(id))));
       if (signal.aborted) return;
       sandboxes.value = next;

@@ -15,6 +15,8 @@ export interface Column<Row> {
   align?: 'end';
   /** Left out on narrow screens. */
   isMinor?: boolean;
+  /** Has the actions of the row: only readers of any kind get its label, and narrow screens have it at the top right. */
+  isAction?: boolean;
 }
 
 interface DataTableProps<Row> {
@@ -47,9 +49,9 @@ export function DataTable<Row>({ label, columns, rows, rowId, href }: DataTableP
       style={{ '--columns': template }}
     >
       <div class="table-head" role="row">
-        {columns.map(({ id, label: text, align, isMinor }) => (
-          <div key={id} role="columnheader" class={classOf(align, isMinor)}>
-            {text}
+        {columns.map(({ id, label: text, align, isMinor, isAction }) => (
+          <div key={id} role="columnheader" class={classOf(align, isMinor, isAction)}>
+            {isAction === true ? <span class="unseen">{text}</span> : text}
           </div>
         ))}
       </div>
@@ -86,8 +88,8 @@ function TableRow<Row>({
 }) {
   return (
     <div class={`table-row${href === undefined ? '' : ' linked'}`} role="row" aria-rowindex={position}>
-      {columns.map(({ id, label, cell, align, isMinor }, index) => (
-        <div key={id} role="cell" class={classOf(align, isMinor)} data-label={label}>
+      {columns.map(({ id, label, cell, align, isMinor, isAction }, index) => (
+        <div key={id} role="cell" class={classOf(align, isMinor, isAction)} data-label={label}>
           {index === 0 && href !== undefined ? (
             <a class="row-link" href={href}>
               {cell(row)}
@@ -101,8 +103,8 @@ function TableRow<Row>({
   );
 }
 
-function classOf(align: 'end' | undefined, isMinor = false): string {
-  return `${align === 'end' ? 'end' : ''}${isMinor ? ' minor' : ''}`.trim();
+function classOf(align: 'end' | undefined, isMinor = false, isAction = false): string {
+  return `${align === 'end' ? 'end' : ''}${isMinor ? ' minor' : ''}${isAction ? ' action' : ''}`.trim();
 }
 
 /** Returns the range of rows that are in view, or near. */
@@ -130,5 +132,7 @@ function useWindow(body: { current: HTMLDivElement | null }, count: number) {
     };
   }, [count]);
   const { first, last, rowPx } = range.value;
+  // The range of the last drawing may be that of fewer rows.
+  if (count <= SHORT) return { first: 0, last: count, rowPx };
   return { first: Math.min(first, count), last: Math.min(last, count), rowPx };
 }

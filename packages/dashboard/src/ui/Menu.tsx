@@ -14,10 +14,13 @@ export interface MenuItem {
 /** A button with a menu below it: arrow keys move, Escape and a click elsewhere close it. */
 export function Menu({
   label,
+  hasText = false,
   button,
   items,
 }: {
+  /** Of the menu, and of a button without a text of its own. */
   label: string;
+  hasText?: boolean;
   button: ComponentChildren;
   items: readonly MenuItem[];
 }) {
@@ -38,13 +41,22 @@ export function Menu({
         ref={opener}
         class="menu-button"
         type="button"
-        aria-label={label}
+        aria-label={hasText ? undefined : label}
+        title={hasText ? label : undefined}
         aria-haspopup="menu"
         popovertarget={id}
       >
         {button}
       </button>
-      <div ref={list} id={id} class="menu" role="menu" popover="auto" onKeyDown={moveFocus}>
+      <div
+        ref={list}
+        id={id}
+        class="menu"
+        role="menu"
+        aria-label={label}
+        popover="auto"
+        onKeyDown={moveFocus}
+      >
         {items.map(({ label: text, icon, kind, isDisabled = false, title, onSelect }) => (
           <button
             key={text}

@@ -80,3 +80,8 @@ function formatRough(ms: number): string {
   if (ms < DAY_MS) return `${Math.floor(ms / HOUR_MS)} h`;
   return `${Math.floor(ms / DAY_MS)} d`;
 }
+
+/** Shortens an image reference: without the digest, and without the parts that every reference of Docker Hub has. */
+export function formatImage(image: string): string {
+  return image.replace(/@sha256:[0-9a-f]+$/u, '').replace(/^docker\.io\/(?:library\/)?/u, '');
+}

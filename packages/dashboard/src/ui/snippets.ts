@@ -93,5 +93,5 @@ export function toPythonArguments(options: Readonly<Record<string, unknown>>): s
 }
 
 function toSnakeCase(name: string): string {
-  return name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`);
+  return name.replaceAll(/MiB|[A-Z]/gu, (word) => `_${word.toLowerCase()}`);
 }

@@ -13,7 +13,10 @@ export interface OrganizationAuditEntry {
   auditKeyId: string;
   /** Name of the event, for example `api_key.created`. */
   event: string;
-  /** The actor that caused the event: `type`, `id` and `address`, as the service sends them, because the hash covers them. */
+  /**
+   * The actor that caused the event: `type`, `id`, `address` and, for a person with the key of a session, `session_key`, as the
+   * service sends them, because the hash covers them.
+   */
   actor: Record<string, unknown>;
   /** Fields of the event, with the names that the service uses (snake_case). */
   data: Record<string, unknown>;

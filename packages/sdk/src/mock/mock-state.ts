@@ -104,8 +104,11 @@ export function restartTimer({ record, createdAtMs }: MockSandbox): void {
 }
 
 export function hibernate(sandbox: MockSandbox): void {
-  sandbox.record.status = 'hibernated';
-  sandbox.record.hibernated_at = new Date().toISOString();
+  const { record } = sandbox;
+  record.billed_ms += Date.now() - Date.parse(record.running_since ?? record.created_at);
+  record.running_since = null;
+  record.status = 'hibernated';
+  record.hibernated_at = new Date().toISOString();
   restartTimer(sandbox);
 }
 
@@ -114,6 +117,7 @@ export function resume(sandbox: MockSandbox): void {
   if (record.hibernated_at !== null) sandbox.hibernatedMs += Date.now() - Date.parse(record.hibernated_at);
   record.status = 'running';
   record.hibernated_at = null;
+  record.running_since = new Date().toISOString();
   restartTimer(sandbox);
 }
 
@@ -122,14 +126,16 @@ export function destroy(sandbox: MockSandbox): DestroyResult {
   if (sandbox.record.status === 'hibernated') resume(sandbox);
   const { record, createdAtMs, hibernatedMs } = sandbox;
   const uptimeMs = Math.max(1, Date.now() - createdAtMs);
+  const billedMs = Math.max(0, uptimeMs - hibernatedMs);
   Object.assign(record, {
     status: 'destroyed',
     status_reason: 'requested',
     expires_at: null,
     ended_at: new Date().toISOString(),
+    billed_ms: billedMs,
+    running_since: null,
   });
   sandbox.files.clear();
-  const billedMs = Math.max(0, uptimeMs - hibernatedMs);
   const cost = computeCostUnits({ vcpus: record.vcpus, memMiB: record.mem_mib, billedMs });
   return {
     status: 'destroyed',

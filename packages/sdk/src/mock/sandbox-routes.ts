@@ -164,6 +164,8 @@ function addSandbox(state: MockState, settings: Settings): MockSandbox {
     create_ms: 1,
     created_at: new Date(createdAtMs).toISOString(),
     hibernated_at: null,
+    billed_ms: 0,
+    running_since: new Date(createdAtMs).toISOString(),
     ended_at: null,
   };
   const sandbox = { record, env: {}, files: new Map(), createdAtMs, hibernatedMs: 0 };

@@ -98,6 +98,8 @@ test('a record has fields in camelCase, with null for missing values', async () 
     createdAt: '2026-11-21T06:30:00.000Z',
     endedAt: null,
     hibernatedAt: null,
+    billedMs: null,
+    runningSince: null,
     timeout: 300,
     endsAt: null,
     expiresAt: '2026-11-21T06:35:00.000Z',

@@ -48,6 +48,13 @@ export interface SandboxInfo {
   endedAt: string | null;
   /** Time of the hibernation. Null unless the sandbox is hibernated. */
   hibernatedAt: string | null;
+  /**
+   * Billed time in milliseconds, of all stretches of running that are over. While the sandbox runs, add the time since
+   * `runningSince`. Null if the service does not send it.
+   */
+  billedMs: number | null;
+  /** Start of the present stretch of running. Null if the sandbox does not run, or the service does not send it. */
+  runningSince: string | null;
   /** Idle time in seconds after which the sandbox is destroyed, or hibernated with `autoHibernate`. 0 means never. */
   timeout: number;
   /** The `expiresAt` that a caller gave: when the sandbox is destroyed even if it is in use. Null without one. */
@@ -131,6 +138,8 @@ export function parseSandboxInfo(value: unknown): SandboxInfo {
     createdAt: readString(record, 'created_at'),
     endedAt: readOptionalString(record, 'ended_at'),
     hibernatedAt: readOptionalString(record, 'hibernated_at'),
+    billedMs: readOptionalNumber(record, 'billed_ms'),
+    runningSince: readOptionalString(record, 'running_since'),
     timeout: readNumber(record, 'timeout'),
     endsAt: readOptionalString(record, 'ends_at'),
     expiresAt: readOptionalString(record, 'expires_at'),

@@ -17,6 +17,7 @@ const MANIFEST = Object.fromEntries([
     'hostctl',
     'blocks',
     'docs',
+    'dashboard',
     'qemu',
     'tar2sqfs',
     'nft',
@@ -104,10 +105,12 @@ test('the manifest of a machine that was set up without nft and ip is valid', ()
   assert.equal(load({}, others).runner.tools.nft, 'nft');
 });
 
-test('a manifest without the documentation is valid, and one with it names its directory', () => {
-  const { docs: _docs, ...others } = MANIFEST;
-  assert.equal(load({}, others).control.documentationDir, undefined);
-  assert.equal(load({}).control.documentationDir, '/assets/docs');
+test('a manifest without documentation and dashboard is valid, and one with them names their directories', () => {
+  const { docs: _docs, dashboard: _dashboard, ...others } = MANIFEST;
+  const without = load({}, others).control;
+  assert.deepEqual([without.documentationDir, without.dashboardDir], [undefined, undefined]);
+  const { control } = load({});
+  assert.deepEqual([control.documentationDir, control.dashboardDir], ['/assets/docs', '/assets/dashboard']);
 });
 
 test('for a manifest that is missing or of another version the error says to run set-up', () => {

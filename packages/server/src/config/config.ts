@@ -77,6 +77,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       runnerSocket,
       postgresBin: manifest.postgres_bin.path,
       ...(manifest.docs === undefined ? {} : { documentationDir: manifest.docs.path }),
+      ...(manifest.dashboard === undefined ? {} : { dashboardDir: manifest.dashboard.path }),
       objectStore: settings.COPPICE_OBJECT_STORE,
       ...readAccountLimits(settings),
       egress: readEgress(settings, assetsDir),

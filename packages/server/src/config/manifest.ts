@@ -12,8 +12,9 @@ const Manifest = z.object({
   capture: z.object({ path: z.string() }),
   hostctl: z.object({ path: z.string() }),
   blocks: z.object({ path: z.string() }),
-  // A checkout without it may share the assets. The service then has no /docs.
+  // A checkout without them may share the assets. The service then has no /docs, and no page at /.
   docs: z.object({ path: z.string() }).optional(),
+  dashboard: z.object({ path: z.string() }).optional(),
   qemu: z.object({ path: z.string() }),
   tar2sqfs: z.object({ path: z.string() }),
   // Without them guests have no network.

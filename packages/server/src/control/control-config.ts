@@ -147,5 +147,7 @@ export interface ControlConfig {
   continuesTraces?: boolean;
   /** Directory of the documentation that set-up built; without it there is no `/docs`. */
   documentationDir?: string;
+  /** Directory of the dashboard that set-up built; without it there is no page at `/`. */
+  dashboardDir?: string;
   limits?: Partial<ControlLimits>;
 }

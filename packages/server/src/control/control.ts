@@ -14,6 +14,7 @@ import type { Bootstrapped } from './accounts/bootstrap/bootstrapped.ts';
 import { KeyEnds } from './auth/key-ends.ts';
 import { KeyGuesses } from './auth/key-guesses.ts';
 import { KeyUses } from './auth/key-uses.ts';
+import { SessionKeys } from './auth/session-keys.ts';
 import { FileLinks } from './auth/file-links.ts';
 import { Tickets } from './auth/tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
@@ -23,7 +24,6 @@ import { DatabaseHealth } from './db/database-health.ts';
 import { openDatabase, type Database, type PoolCounts } from './db/database.ts';
 import { InstallationGuard } from './db/installation-guard.ts';
 import { migrateDatabase } from './schema/migrate.ts';
-import type { Documentation } from './documentation/documentation.ts';
 import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
 import { EgressRules, type EgressSettings } from './egress/egress-rules.ts';
 import { SecretDigest } from './egress/secret-digest.ts';
@@ -48,6 +48,7 @@ import type { RunnerLink } from './sandbox/runner-link.ts';
 import type { Sandboxes } from './sandbox/sandboxes.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';
+import { NO_SITES, type Sites } from './static-site/sites.ts';
 import { startWebhooks } from './webhooks/start-webhooks.ts';
 import type { Webhooks } from './webhooks/webhooks.ts';
 import { startSandboxes } from './start-sandboxes.ts';
@@ -79,8 +80,8 @@ export interface ControlMeans {
   tls?: TlsPair | undefined;
   /** The clock for the life, bill and end of sandboxes. A simulation provides its own. */
   clock?: Clock;
-  /** Read before control gives up root's rights: see documentation/documentation.ts. */
-  documentation?: Documentation | undefined;
+  /** Read before control gives up root's rights: see static-site/static-site.ts. */
+  sites?: Sites;
 }
 
 /**
@@ -90,7 +91,7 @@ export interface ControlMeans {
 export async function startControl(
   config: ControlConfig,
   log: Logger,
-  { tls, clock = SYSTEM_CLOCK, documentation }: ControlMeans = {},
+  { tls, clock = SYSTEM_CLOCK, sites = NO_SITES }: ControlMeans = {},
 ): Promise<Control> {
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
@@ -115,7 +116,7 @@ export async function startControl(
   const idempotency = new Idempotency(db, log);
   const { sessions } = access.accounts;
   purgeHourly([idempotency, exposed.previews, sessions, ...live.purged, ...storage.purged], stack, log);
-  const shared = { db, organizationAudit, rules, runner, idempotency, metrics, limits, documentation };
+  const shared = { db, organizationAudit, rules, runner, idempotency, metrics, limits, ...sites };
   const parts = {
     ...access,
     ...live,
@@ -230,14 +231,17 @@ function openAccess(
 ) {
   const tickets = new Tickets(masterKey);
   const fileLinks = new FileLinks(masterKey);
+  const accounts = buildAccounts({ db, region, signUp, audit, log }, stack);
+  const { sessions } = accounts;
   return {
     tickets,
     fileLinks,
     authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets, fileLinks })),
     keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
     keyEnds: stack.use(new KeyEnds(db, log)),
-    keyUses: stack.use(new KeyUses(db, log)),
-    accounts: buildAccounts({ db, region, signUp, audit, log }, stack),
+    keyUses: stack.use(new KeyUses({ db, sessions, log })),
+    sessionKeys: new SessionKeys({ db, region, masterKey }),
+    accounts,
     openRequests: new OpenRequests(limitsOf),
     rateLimiter: new RateLimiter(limitsOf),
   };

@@ -99,6 +99,10 @@ class SandboxInfo:
     created_at: str
     hibernated_at: str | None = None
     """When the current hibernation began."""
+    billed_ms: float
+    """Billed time: all stretches of running that are over. The present one adds the time since its start."""
+    running_since: str | None = None
+    """When the present stretch of running began; None if none does."""
     ended_at: str | None = None
 
 

@@ -4,9 +4,10 @@ import type { SandboxInfo } from '../../../../sdk/src/index.ts';
 import { reloadSandboxes, sandboxes, sandboxesError } from '../../service/sandboxes.ts';
 import { Labels, StateBadge } from '../../ui/Badge.tsx';
 import { ButtonLink } from '../../ui/Button.tsx';
+import { Cost } from '../../ui/Cost.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
-import { formatMiB, formatNumber } from '../../ui/format.ts';
+import { formatImage, formatMiB, formatNumber } from '../../ui/format.ts';
 import { Page } from '../../ui/Page.tsx';
 import { Empty, Failure, Skeleton } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
@@ -25,7 +26,16 @@ const COLUMNS: readonly Column<SandboxInfo>[] = [
     ),
   },
   { id: 'state', label: 'State', width: '8rem', cell: (sandbox) => <StateBadge {...sandbox} /> },
-  { id: 'image', label: 'Image', width: '1.4fr', cell: ({ image }) => <span class="mono">{image}</span> },
+  {
+    id: 'image',
+    label: 'Image',
+    width: '1.4fr',
+    cell: ({ image }) => (
+      <span class="mono" title={image}>
+        {formatImage(image)}
+      </span>
+    ),
+  },
   {
     id: 'size',
     label: 'Size',
@@ -39,6 +49,13 @@ const COLUMNS: readonly Column<SandboxInfo>[] = [
     width: '1.4fr',
     isMinor: true,
     cell: ({ labels }) => <Labels labels={labels} />,
+  },
+  {
+    id: 'cost',
+    label: 'Cost',
+    width: '6rem',
+    align: 'end',
+    cell: (sandbox) => <Cost sandbox={sandbox} />,
   },
   {
     id: 'age',
@@ -65,6 +82,9 @@ export function SandboxList() {
             }
             python={'for sandbox in client.sandboxes.list():\n    print(sandbox.id, sandbox.status)'}
           />
+          <ButtonLink href="/history" kind="quiet" icon="archive">
+            Ended sandboxes
+          </ButtonLink>
           <ButtonLink href="/sandboxes/new" kind="primary" icon="plus">
             New sandbox
           </ButtonLink>
@@ -119,9 +139,7 @@ function Listed({ sandboxes: all }: { sandboxes: readonly SandboxInfo[] }) {
           ))}
         </div>
         <span class="soft" role="status">
-          {shown.length === all.length
-            ? formatNumber(all.length)
-            : `${formatNumber(shown.length)} of ${formatNumber(all.length)}`}
+          {countShown(shown.length, all.length)}
         </span>
       </div>
       {shown.length === 0 ? (
@@ -139,4 +157,9 @@ function Listed({ sandboxes: all }: { sandboxes: readonly SandboxInfo[] }) {
       )}
     </>
   );
+}
+
+function countShown(shown: number, all: number): string {
+  const total = `${formatNumber(all)} ${all === 1 ? 'sandbox' : 'sandboxes'}`;
+  return shown === all ? total : `${formatNumber(shown)} of ${total}`;
 }

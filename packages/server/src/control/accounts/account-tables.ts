@@ -91,8 +91,10 @@ export interface ApiKeyTable {
   /** Requested at creation, or set by a rotation: until then both the old key and the new one are valid. */
   expires_at: Generated<number | null>;
   scope: Generated<KeyScope>;
-  /** The key reaches only the sandboxes of its own team. */
+  /** The key reaches only the sandboxes of its own team. Not of a session's key: see auth/session-keys.ts. */
   team_only: Generated<boolean>;
+  /** The session whose key this is, which ends with it; null for a key that was created as such. */
+  session_id: Generated<string | null>;
 }
 
 export type TeamSecretRow = Selectable<TeamSecretTable>;

@@ -14,6 +14,8 @@ interface Principal extends Owner {
   apiKeyId: string;
   scope: KeyScope;
   reach: Reach;
+  /** The person of the session whose key it is; null for other keys. */
+  userId: string | null;
 }
 
 /** The credential of a request: the header, a ticket for the sandbox named in its path, or the token of a link. */
@@ -82,8 +84,8 @@ function buildKeyAuthenticator(
   };
 }
 
-function toPrincipal({ id, owner, scope, reach }: ActiveKey): Principal {
-  return { ...owner, apiKeyId: id, scope, reach };
+function toPrincipal({ id, owner, scope, reach, userId }: ActiveKey): Principal {
+  return { ...owner, apiKeyId: id, scope, reach, userId };
 }
 
 function parseBearer(authorization: string | undefined): string {

@@ -1,7 +1,7 @@
 /** Usage, history and statements over HTTP, of sandboxes that the API created and destroyed. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { computeCostUnits, costCents, type HistoryRecord } from '@coppice/contract';
+import { computeCostUnits, costCents, type HistoryRecord, type SandboxRecord } from '@coppice/contract';
 import { startHarness, type ControlHarness } from '../testing/control-harness.ts';
 import { forceState } from '../testing/sandbox-row.ts';
 
@@ -74,6 +74,28 @@ test('a live sandbox costs up to now, and a hibernated one costs no more', async
   assert.equal(later.active_cost_cents, asleep.active_cost_cents);
   const { body } = await destroy(id, apiKey);
   assert.equal(body.cost_cents, asleep.active_cost_cents);
+});
+
+test('the record shows what is billed, and since when the rest runs', async () => {
+  const apiKey = await harness.addOrganization();
+  const id = await createIn(apiKey);
+  const read = async () => (await get(`/v1/runs/${id}`, apiKey)).body as SandboxRecord;
+  const running = await read();
+  assert.deepEqual([running.billed_ms, running.running_since], [0, running.created_at]);
+  await harness.call('POST', `/v1/runs/${id}/hibernate`, { apiKey });
+  const asleep = await read();
+  assert.ok(asleep.billed_ms > 0);
+  assert.equal(asleep.running_since, null);
+  await harness.call('POST', `/v1/runs/${id}/resume`, { apiKey });
+  const resumed = await read();
+  assert.equal(resumed.billed_ms, asleep.billed_ms);
+  const startMs = Date.parse(resumed.running_since ?? '');
+  assert.ok(startMs >= Date.parse(asleep.hibernated_at ?? '') - 1000 && startMs <= Date.now() + 1000);
+  const { body } = await destroy(id, apiKey);
+  const ended = await read();
+  const units = computeCostUnits({ vcpus: ended.vcpus, memMiB: ended.mem_mib, billedMs: ended.billed_ms });
+  assert.equal(body.cost_cents, costCents(units));
+  assert.equal(ended.running_since, null);
 });
 
 test('sandboxes that end at the same time are all in the sums', async () => {

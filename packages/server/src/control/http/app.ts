@@ -26,6 +26,8 @@ declare module 'fastify' {
     maxJson?: JsonMeasure;
     /** The guest's traffic: it does not count against the rate of requests, but against the limit on open streams. */
     isUnlimited?: boolean;
+    /** Files for everyone: requests for them are not traced. */
+    isUntraced?: boolean;
     /** Text messages of a WebSocket, for the API description. */
     frames?: { client: readonly z.ZodType[]; service: readonly z.ZodType[] };
     /** URL in the API description, if it differs from the route's. */
@@ -54,8 +56,9 @@ declare module 'fastify' {
     reach: Reach;
     /** Aborts when the API key of the request is no longer valid; null where no key counts. */
     keyEnd: AbortSignal | null;
-    /** The signed-in user and the session; empty outside /account. */
+    /** The signed-in user, by cookie or by the key of a session; else empty. */
     userId: string;
+    /** The session of the cookie; empty outside /account. */
     sessionId: string;
     /** The user's role in the organization that the path names, below /account. */
     role: Role;

@@ -1,13 +1,11 @@
 /** The documentation in a browser: search, keyboard, themes, narrow screens, and without scripts. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
-import type { Page } from 'playwright-core';
 import { Browser } from '../../../../../e2e/fixtures/api/browser.ts';
-import { startDocumentationHarness, type DocumentationHarness } from '../testing/documentation-harness.ts';
+import { startDocumentationHarness } from '../testing/documentation-harness.ts';
+import type { SiteHarness } from '../testing/site-harness.ts';
+import { findBarriers, openWatched, type WatchedPage } from '../testing/watched-page.ts';
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** One page of each kind. */
 const PAGES = [
   '/docs',
@@ -22,13 +20,7 @@ const PAGES = [
 const WIDE = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };
 
-interface Finding {
-  id: string;
-  impact: string | null;
-  nodes: { html: string }[];
-}
-
-let site: DocumentationHarness;
+let site: SiteHarness;
 let browser: Browser;
 before(async () => {
   [site, browser] = await Promise.all([startDocumentationHarness(), Browser.start()]);
@@ -38,33 +30,8 @@ after(async () => {
   await site[Symbol.asyncDispose]();
 });
 
-interface Watched extends AsyncDisposable {
-  page: Page;
-  /** Errors of the page, and requests that left the service. */
-  faults: string[];
-}
-
-async function open(path: string): Promise<Watched> {
-  const page = await browser.open('about:blank');
-  const faults: string[] = [];
-  page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) faults.push(message.text());
-  });
-  page.on('pageerror', (error) => faults.push(String(error)));
-  page.on('request', (request) => {
-    if (new URL(request.url()).origin !== site.harness.address) faults.push(`requested ${request.url()}`);
-  });
-  await page.goto(`${site.harness.address}${path}`);
-  return { page, faults, [Symbol.asyncDispose]: () => page.close() };
-}
-
-/** Returns what axe finds serious. The page's policy binds the page, not this script, which the browser runs for us. */
-async function findBarriers(page: Page): Promise<string[]> {
-  await page.evaluate(AXE);
-  const violations = await page.evaluate<Finding[]>('axe.run().then(({ violations }) => violations)');
-  return violations
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(' | ')}`);
+function open(path: string): Promise<WatchedPage> {
+  return openWatched(browser, site.harness.address, path);
 }
 
 test('a reader searches by keyboard and follows a result', async () => {

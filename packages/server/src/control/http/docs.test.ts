@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { request as sendRequest, type IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -11,29 +10,19 @@ import { gunzipSync } from 'node:zlib';
 import { exampleBody, exampleQuery } from '../../../../docs-site/src/api/curl-example.ts';
 import { listOperations, readOpenApi } from '../../../../docs-site/src/api/openapi-document.ts';
 import { API_KEY } from '../testing/control-harness.ts';
-import { startDocumentationHarness, type DocumentationHarness } from '../testing/documentation-harness.ts';
+import { startDocumentationHarness } from '../testing/documentation-harness.ts';
+import { sendPlain, type PlainAnswer } from '../testing/requests/plain-request.ts';
+import type { SiteHarness } from '../testing/site-harness.ts';
 
 const PATIENCE_MS = 20_000;
-let site: DocumentationHarness;
+let site: SiteHarness;
 before(async () => {
   site = await startDocumentationHarness();
 });
 after(() => site[Symbol.asyncDispose]());
 
-interface Answer {
-  status: number;
-  headers: Record<string, string | undefined>;
-  body: Buffer;
-}
-
-/** Sends the path as it is: `fetch` would resolve `..`, and would unpack the answer. */
-async function get(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Answer> {
-  const { hostname, port } = new URL(site.harness.address);
-  const sent = sendRequest({ hostname, port, path, method, headers });
-  sent.end();
-  const [answer] = (await once(sent, 'response')) as [IncomingMessage];
-  const body = Buffer.concat(await answer.toArray());
-  return { status: answer.statusCode ?? 0, headers: answer.headers as Answer['headers'], body };
+function get(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<PlainAnswer> {
+  return sendPlain(site.harness.address, path, { headers, method });
 }
 
 async function send(method: string, path: string, body: unknown): Promise<{ status: number; text: string }> {

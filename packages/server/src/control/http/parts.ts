@@ -9,13 +9,13 @@ import type { FileLinks } from '../auth/file-links.ts';
 import type { KeyEnds } from '../auth/key-ends.ts';
 import type { KeyGuesses } from '../auth/key-guesses.ts';
 import type { KeyUses } from '../auth/key-uses.ts';
+import type { SessionKeys } from '../auth/session-keys.ts';
 import type { Tickets } from '../auth/tickets.ts';
 import type { Billing } from '../billing/billing.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { Database } from '../db/database.ts';
 import type { DiskSnapshots } from '../disks/disk-snapshots.ts';
 import type { Disks } from '../disks/disks.ts';
-import type { Documentation } from '../documentation/documentation.ts';
 import type { EgressRules } from '../egress/egress-rules.ts';
 import type { Grants } from '../egress/grants.ts';
 import type { NamedSecrets } from '../egress/named-secrets/named-secrets.ts';
@@ -39,6 +39,7 @@ import type { Commands } from '../commands/commands.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { Events } from '../events/events.ts';
 import type { Snapshots } from '../snapshots/snapshots.ts';
+import type { StaticSite } from '../static-site/static-site.ts';
 import type { Webhooks } from '../webhooks/webhooks.ts';
 import type { Exposure } from './serving/exposure.ts';
 import type { OpenRequests } from './access/open-requests.ts';
@@ -49,6 +50,7 @@ export interface HttpParts {
   keyGuesses: KeyGuesses;
   keyEnds: KeyEnds;
   keyUses: KeyUses;
+  sessionKeys: SessionKeys;
   accounts: Accounts;
   db: Database;
   teamSecrets: TeamSecrets;
@@ -90,7 +92,9 @@ export interface HttpParts {
   /** Whether the trace of a request continues that of its caller. */
   continuesTraces: boolean;
   /** Served below `/docs`; undefined: there is no such route. */
-  documentation: Documentation | undefined;
+  documentation: StaticSite | undefined;
+  /** Served at `/`; undefined: there are no such routes. */
+  dashboard: StaticSite | undefined;
   limits: ControlLimits;
   version: string;
   exposure: Exposure;

@@ -1,14 +1,14 @@
 /** Preview links in SQL: their targets, expiry and revocation. */
 import type { KeyScope } from '@coppice/contract';
+import { isActiveKey, isTeamOnly } from '../auth/api-key-store.ts';
 import type { Database } from '../db/database.ts';
 import type { PreviewTable } from './preview-tables.ts';
 
 export type PreviewRow = PreviewTable;
 
-/** A preview with the revocation, expiry and limits of its key; null for a preview without a key. */
+/** A preview with the state and limits of its key; null for a preview without a key. */
 export interface FoundPreview extends PreviewRow {
-  key_revoked_at: number | null;
-  key_expires_at: number | null;
+  key_is_active: boolean | null;
   key_scope: KeyScope | null;
   key_team_id: string | null;
   key_team_only: boolean | null;
@@ -44,11 +44,10 @@ export class PreviewStore {
       .leftJoin('api_keys', 'api_keys.id', 'previews.api_key_id')
       .selectAll('previews')
       .select([
-        'api_keys.revoked_at as key_revoked_at',
-        'api_keys.expires_at as key_expires_at',
         'api_keys.scope as key_scope',
         'api_keys.team_id as key_team_id',
-        'api_keys.team_only as key_team_only',
+        isActiveKey().as('key_is_active'),
+        isTeamOnly().as('key_team_only'),
       ])
       .where('previews.id', '=', id)
       .executeTakeFirst();

@@ -92,9 +92,10 @@ export class Previews {
     const payload = this.#signer.verify(token);
     const row = payload === undefined ? undefined : await this.#store.find(payload.preview_id);
     if (row?.sandbox_id !== target.id || row.port !== target.port) throw closed('it is not for this port');
-    if (row.revoked_at !== null || row.key_revoked_at !== null) throw closed('it was revoked');
-    if (Math.min(row.expires_at, row.key_expires_at ?? Infinity) <= this.#now())
-      throw closed('it has expired');
+    if (row.revoked_at !== null) throw closed('it was revoked');
+    if (row.expires_at <= this.#now()) throw closed('it has expired');
+    if (row.api_key_id !== null && row.key_is_active !== true)
+      throw closed('its API key is revoked or has expired');
     if (row.key_scope === 'read') throw closed('its API key only reads');
     const onlyTeamId = row.key_team_only === true ? row.key_team_id : null;
     return { ...row, reach: { organizationId: row.organization_id, onlyTeamId } };

@@ -15,6 +15,7 @@ import { namedSecretsMigration } from '../egress/named-secrets/named-secrets-mig
 import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
+import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';
@@ -104,4 +105,5 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0022_named_secrets': namedSecretsMigration,
   '0023_organization_audit': organizationAuditMigration,
   '0024_image_builds': builtImagesMigration,
+  '0025_session_keys': sessionKeysMigration,
 };

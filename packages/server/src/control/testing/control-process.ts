@@ -8,7 +8,7 @@ import { armFaults } from '../../lib/fault-directory.ts';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { ControlConfig } from '../control-config.ts';
 import { startControl } from '../control.ts';
-import { loadDocumentation } from '../documentation/documentation.ts';
+import { loadSites } from '../static-site/sites.ts';
 import { ManualClock } from './manual-clock.ts';
 
 /** The first message from the parent. */
@@ -32,7 +32,7 @@ async function serve({ config, level, moment }: ServeRequest): Promise<void> {
   const clock = moment === undefined ? undefined : new ManualClock(moment);
   const { address } = await startControl(config, log, {
     ...(clock === undefined ? {} : { clock }),
-    documentation: loadDocumentation(config.documentationDir, log),
+    sites: loadSites(config, log),
   });
   if (clock !== undefined) process.on('message', (request: ClockRequest) => tell(clock, request));
   write = (line) => void process.stdout.write(line);

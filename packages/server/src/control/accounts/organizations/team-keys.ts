@@ -1,4 +1,7 @@
-/** API keys of teams: create, list, revoke, and rotate with an overlap in which both keys are valid. */
+/**
+ * API keys of teams: create, list, revoke, and rotate with an overlap in which both keys are valid. Keys of sessions
+ * (auth/session-keys.ts) are none of these.
+ */
 import {
   AppError,
   generateApiKey,
@@ -57,6 +60,7 @@ export class TeamKeys {
       .selectFrom('api_keys')
       .selectAll()
       .where('team_id', '=', teamId)
+      .where('session_id', 'is', null)
       .orderBy('created_at', 'desc')
       .orderBy('id')
       .limit(MAX_LISTED)
@@ -133,7 +137,8 @@ async function countActive(db: Database, teamId: string): Promise<number> {
     .selectFrom('api_keys')
     .select(({ fn }) => fn.countAll<number>().as('count'))
     .where('team_id', '=', teamId)
-    .where(isActiveKey)
+    .where('session_id', 'is', null)
+    .where(isActiveKey())
     .executeTakeFirstOrThrow();
   return count;
 }
@@ -144,6 +149,7 @@ async function getForUpdate(transaction: Database, teamId: string, id: string): 
     .selectAll()
     .where('team_id', '=', teamId)
     .where('id', '=', id)
+    .where('session_id', 'is', null)
     .forUpdate()
     .executeTakeFirst();
   if (row === undefined) throw new AppError('not_found', 'there is no such key of this team');

@@ -4,6 +4,7 @@
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { AppError, type AuditActor, type SessionRecord } from '@coppice/contract';
+import { sql } from 'kysely';
 import { newId } from '../../../lib/new-id.ts';
 import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { Database } from '../../db/database.ts';
@@ -98,11 +99,42 @@ export class LoginSessions {
     return { ...session, expiresAt, isExtended: true };
   }
 
+  /**
+   * Extends the sessions whose keys were used, given when. `last_used_at` stays that of the cookie, which is renewed when that
+   * time is old.
+   */
+  async extendByKeys(usedAt: ReadonlyMap<string, number>): Promise<void> {
+    const ids = [...usedAt.keys()];
+    const times = [...usedAt.values()];
+    // A session has keys of several teams. One that expired before the use stays so. Nothing is waited for, as the end of
+    // several sessions locks them in another order.
+    await sql`
+      UPDATE login_sessions SET
+        expires_at = greatest(expires_at, least(used.at + ${IDLE_MS}::bigint, created_at + ${LONGEST_MS}::bigint))
+      FROM (
+        SELECT login_sessions.id, uses.at FROM (
+          SELECT session_id, max(at) AS at
+          FROM unnest(${ids}::text[], ${times}::bigint[]) AS each (key_id, at) JOIN api_keys ON api_keys.id = key_id
+          WHERE session_id IS NOT NULL GROUP BY session_id
+        ) AS uses
+        JOIN login_sessions ON login_sessions.id = uses.session_id AND login_sessions.expires_at > uses.at
+        FOR NO KEY UPDATE OF login_sessions SKIP LOCKED
+      ) AS used
+      WHERE login_sessions.id = used.id`.execute(this.#db);
+  }
+
   /** Lists the person's sessions, newest first. */
   async list(userId: string, currentId: string): Promise<SessionRecord[]> {
     const rows = await this.#db
       .selectFrom('login_sessions')
       .selectAll()
+      .select((where) =>
+        where
+          .selectFrom('api_keys')
+          .select(({ fn }) => fn.max('api_keys.last_used_at').as('used_at'))
+          .whereRef('api_keys.session_id', '=', 'login_sessions.id')
+          .as('key_used_at'),
+      )
       .where('user_id', '=', userId)
       .where('expires_at', '>', this.#now())
       .orderBy('created_at', 'desc')
@@ -111,7 +143,7 @@ export class LoginSessions {
     return rows.map((row) => ({
       id: row.id,
       created_at: toTime(row.created_at),
-      last_used_at: toTime(row.last_used_at),
+      last_used_at: toTime(Math.max(row.last_used_at, row.key_used_at ?? 0)),
       expires_at: toTime(row.expires_at),
       client_address: row.client_address,
       user_agent: row.user_agent,

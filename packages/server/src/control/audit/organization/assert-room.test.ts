@@ -61,9 +61,11 @@ test('a flood by a key is refused before people are, and nobody is kept from tak
   assert.equal((await put('before')).status, 200);
   const makeKey = () => owner.call('POST', `${owner.team}/keys`, { name: 'k' });
   const { body: stolen } = await makeKey();
+  const { body: ofSession } = await owner.call('POST', `${owner.team}/session-key`);
   await fill(audit, organizationId, OF_KEYS - (await readOrganizationLog(harness)).length - 1);
 
   assert.equal((await put('last')).status, 200);
+  assert.equal((await put('beyond', ofSession.key)).status, 429);
   const refused = await put('beyond');
   assert.equal(refused.status, 429);
   assert.match(refused.body.error.message, /2000 changes .* limit for API keys; try again in 3\d\d\d s/u);

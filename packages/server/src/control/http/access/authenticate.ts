@@ -25,8 +25,9 @@ export async function authenticate(
   request.apiKeyId = principal.apiKeyId;
   request.keyScope = principal.scope;
   request.reach = principal.reach;
+  request.userId = principal.userId ?? '';
   keyUses.note(principal.apiKeyId);
-  endWithKey(request, reply, { keyEnds, apiKeyId: principal.apiKeyId });
+  endWithKey(request, reply, { keyEnds, apiKeyId: principal.apiKeyId, reach: principal.reach });
 }
 
 function readCredential(

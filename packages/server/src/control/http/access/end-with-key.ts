@@ -1,6 +1,6 @@
 /** Open requests end with their API key: streams report why, and requests that do not end by themselves are cut off. */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { KeyEnds } from '../../auth/key-ends.ts';
+import type { KeyEnds, WatchedKey } from '../../auth/key-ends.ts';
 import type { OpenRequests } from './open-requests.ts';
 
 /** Time for a stream to report why it ends, once its key is no longer valid. */
@@ -9,9 +9,9 @@ const FAREWELL_MS = 1_500;
 export function endWithKey(
   request: FastifyRequest,
   reply: FastifyReply,
-  { keyEnds, apiKeyId }: { keyEnds: KeyEnds; apiKeyId: string },
+  { keyEnds, ...key }: WatchedKey & { keyEnds: KeyEnds },
 ): void {
-  const watch = keyEnds.watch(apiKeyId);
+  const watch = keyEnds.watch(key);
   request.keyEnd = watch.signal;
   let timer: NodeJS.Timeout | undefined;
   watch.signal.addEventListener('abort', () => {

@@ -61,7 +61,7 @@ const ENDS: ReadonlySet<string> = new Set([
 let harness: ControlHarness;
 let owner: AccountClient;
 let operations: Operation[] = [];
-const keys = { full: '', read: '', teamOnly: '' };
+const keys = { full: '', read: '', teamOnly: '', sessionOfMember: '' };
 const ids: Record<string, string> = {
   port: '80',
   registry: 'registry.one.test',
@@ -78,6 +78,9 @@ before(async () => {
   keys.full = await makeKey({});
   keys.read = await makeKey({ scope: 'read' });
   keys.teamOnly = await makeKey({ team_only: true });
+  const member = await owner.invite('member');
+  await owner.call('PUT', `${owner.team}/members/${member.id}`);
+  keys.sessionOfMember = (await member.call('POST', `${member.team}/session-key`)).body.key;
   const { body: run } = await call('POST', '/v1/runs', keys.full, { image: 'node:22-slim' });
   const { body: snapshot } = await call('POST', `/v1/runs/${run.id}/snapshot`, keys.full, {});
   await call('PUT', `/v1/secrets/${ids['name']}`, keys.full, { value: 'v' });
@@ -186,13 +189,14 @@ test('no refusal tells a read-only key whether a sandbox exists', async () => {
   assert.match(known.body.error.message, /scope "read"/u);
 });
 
-test('a team-only key may not change what all teams use, and may do everything else', async () => {
-  for (const operation of operations) {
-    if (ENDS.has(operation.id)) continue;
-    const answer = await ask(operation, keys.teamOnly);
-    const isRefused = OF_ORGANIZATION.has(operation.id);
-    assert.equal(isForbidden(answer), isRefused, `${describeOperation(operation)}: ${answer.text}`);
-  }
+test("a team-only key, and that of a member's session, may not change what all teams use, and may do everything else", async () => {
+  for (const key of [keys.teamOnly, keys.sessionOfMember])
+    for (const operation of operations) {
+      if (ENDS.has(operation.id)) continue;
+      const answer = await ask(operation, key);
+      const isRefused = OF_ORGANIZATION.has(operation.id);
+      assert.equal(isForbidden(answer), isRefused, `${describeOperation(operation)}: ${answer.text}`);
+    }
 });
 
 test('a read-only key does not wake a hibernated sandbox', async () => {

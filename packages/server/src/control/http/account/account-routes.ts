@@ -15,6 +15,7 @@ import { addChangeRole } from './members/change-role.ts';
 import { addCreateApiKey } from './keys/create-api-key.ts';
 import { addCreateInvitation } from './members/create-invitation.ts';
 import { addCreateOrganization } from './organizations/create-organization.ts';
+import { addCreateSessionKey } from './keys/create-session-key.ts';
 import { addCreateTeam } from './teams/create-team.ts';
 import { addEndSession } from './people/end-session.ts';
 import { addGetAccount } from './people/get-account.ts';
@@ -91,6 +92,7 @@ function addOrganization(app: App, parts: HttpParts): void {
   addListApiKeys(app, parts);
   addRevokeApiKey(app, parts);
   addRotateApiKey(app, parts);
+  addCreateSessionKey(app, parts);
   addListAuditSecrets(app, parts);
   addGetAuditSecret(app, parts);
   addRotateAuditSecret(app, parts);

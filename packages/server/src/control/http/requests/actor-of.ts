@@ -7,7 +7,8 @@ export function actorOf({
   apiKeyId,
   clientAddress,
 }: Pick<FastifyRequest, 'userId' | 'apiKeyId' | 'clientAddress'>): AuditActor {
-  if (userId !== '') return { type: 'user', id: userId, address: clientAddress };
+  const user: AuditActor = { type: 'user', id: userId, address: clientAddress };
+  if (userId !== '') return apiKeyId === '' ? user : { ...user, session_key: apiKeyId };
   if (apiKeyId !== '') return { type: 'api_key', id: apiKeyId, address: clientAddress };
   return { type: 'unknown', id: null, address: clientAddress };
 }

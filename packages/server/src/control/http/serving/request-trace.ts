@@ -9,8 +9,8 @@ import { isTracing, runInSpan, startRequest } from '../../../lib/tracing/tracing
 import type { App } from '../app.ts';
 import type { HttpParts } from '../parts.ts';
 
-/** Requests of monitoring, which come every few seconds, and files for everyone: they do nothing. */
-const UNTRACED_ROUTES = new Set(['/docs', '/docs/*', '/healthz', '/metrics', '/openapi.json']);
+/** Requests of monitoring, which come every few seconds, and a file for everyone: they do nothing. */
+const UNTRACED_ROUTES = new Set(['/healthz', '/metrics', '/openapi.json']);
 const METHODS: ReadonlySet<string> = new Set([
   'GET',
   'HEAD',
@@ -41,6 +41,7 @@ export function addRequestTrace(app: App, { continuesTraces }: Pick<HttpParts, '
 
 function startSpan(request: FastifyRequest, continuesTraces: boolean): Span | undefined {
   const route = findRoute(request);
+  if (request.routeOptions.config.isUntraced === true) return undefined;
   if (route !== undefined && UNTRACED_ROUTES.has(route)) return undefined;
   const method = METHODS.has(request.method) ? request.method : '_OTHER';
   const caller = parseTraceparent(request.headers.traceparent);

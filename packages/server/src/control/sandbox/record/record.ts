@@ -7,6 +7,7 @@ import {
   type SandboxRecord,
 } from '@coppice/contract';
 import type { Detaching } from '../../disks/detachments.ts';
+import { findSettledAgeMs } from '../../time/lifetime.ts';
 import { toTimestamp } from '../../time/timestamp.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
 
@@ -31,6 +32,8 @@ export const RECORD_COLUMNS = [
   'create_ms',
   'created_at',
   'hibernated_at',
+  'billed_ms',
+  'hibernated_ms',
   'ended_at',
   'auto_hibernate',
   'cwd',
@@ -79,8 +82,15 @@ export function buildRecord(
     create_ms: row.create_ms,
     created_at: new Date(row.created_at).toISOString(),
     hibernated_at: toTimestamp(row.hibernated_at),
+    billed_ms: row.billed_ms,
+    running_since: toTimestamp(findRunningSince(row)),
     ended_at: toTimestamp(row.ended_at),
   };
+}
+
+/** Returns the start of the present stretch of running, in Unix milliseconds as stretch.ts places it; null without one. */
+function findRunningSince(row: RecordRow): number | null {
+  return row.status === 'running' ? row.created_at + findSettledAgeMs(row) : null;
 }
 
 export function buildDestroyResult(row: SandboxRow, detaching?: Detaching): DestroyResult {

@@ -15,8 +15,6 @@ const COLUMNS = [
   'boot_id',
   'created_boot_ms',
   'last_seen_boot_ms',
-  'billed_ms',
-  'hibernated_ms',
   'cpu_ms',
   'mem_peak_bytes',
   'uptime_ms',

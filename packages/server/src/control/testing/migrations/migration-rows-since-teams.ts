@@ -406,6 +406,10 @@ const SETTINGS: Change = {
   },
 };
 
+const SESSION_KEYS: Change = {
+  columns: { api_keys: ({ id }) => ({ session_id: id === 'key2' ? 'ses1' : null }) },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -425,4 +429,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0022_named_secrets': NAMED_SECRETS,
   '0023_organization_audit': ORGANIZATION_AUDIT,
   '0024_image_builds': IMAGE_BUILDS,
+  '0025_session_keys': SESSION_KEYS,
 };

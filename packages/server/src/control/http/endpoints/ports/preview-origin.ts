@@ -63,7 +63,7 @@ async function pass({ request, reply, target, parts }: Visit): Promise<FastifyRe
       'this page needs a preview link: open the link that you received first',
     );
   const { organization_id, api_key_id: apiKeyId, reach } = await previews.open(token, target);
-  if (apiKeyId !== null) endWithKey(request, reply, { keyEnds: parts.keyEnds, apiKeyId });
+  if (apiKeyId !== null) endWithKey(request, reply, { keyEnds: parts.keyEnds, apiKeyId, reach });
   request.organizationId = organization_id;
   assertOwnPage(request.headers.origin, { target, parts });
   const driver = await sandboxes.getDriver(reach, target.id);
