@@ -17,6 +17,7 @@ import { RollbackDialog } from './actions/RollbackDialog.tsx';
 import { SettingsDialog } from './actions/SettingsDialog.tsx';
 import { HibernateDialog, ResumeDialog } from './actions/SleepDialogs.tsx';
 import { SnapshotDialog } from './actions/SnapshotDialog.tsx';
+import { performShown } from './actions/perform-shown.ts';
 import type { TabProps } from './tab-props.ts';
 import { holdTerminals } from './terminal/open-terminals.ts';
 import '../../styles/sandbox.css';
@@ -75,20 +76,6 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
       )}
     </div>
   );
-}
-
-/** No event says that an operation has begun. One that takes longer is read, so that the page shows it. */
-const SHOWN_AFTER_MS = 300;
-
-/** Runs an action. The record is read again while it is under way, and at its end, also after a failure. */
-async function performShown<Result>(work: () => Promise<Result>, reload: () => void): Promise<Result> {
-  const timer = setTimeout(reload, SHOWN_AFTER_MS);
-  try {
-    return await work();
-  } finally {
-    clearTimeout(timer);
-    reload();
-  }
 }
 
 function toMenuItem({ id, label, icon, isAllowed, note }: OfferedAction, onSelect: () => void): MenuItem {
