@@ -1,4 +1,5 @@
 import { useSignal } from '@preact/signals';
+import { useLocation } from 'preact-iso';
 import type { Coppice, SnapshotInfo } from '../../../../sdk/src/index.ts';
 import { useResource } from '../../service/resource.ts';
 import { sandboxes } from '../../service/sandboxes.ts';
@@ -98,7 +99,8 @@ interface ListedProps {
 }
 
 function Listed({ snapshots, onAction }: ListedProps) {
-  const search = useSignal('');
+  const { query } = useLocation();
+  const search = useSignal(query['q'] ?? '');
   const shown = filterSnapshots(snapshots, search.value);
   const bytes = shown.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   return (

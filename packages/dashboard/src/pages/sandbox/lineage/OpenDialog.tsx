@@ -1,5 +1,6 @@
 import type { ComponentType } from 'preact';
 import type { Coppice } from '../../../../../sdk/src/index.ts';
+import { performShown } from '../actions/perform-shown.ts';
 import { useResource } from '../../../service/resource.ts';
 import { Dialog } from '../../../ui/Dialog.tsx';
 import { Loaded } from '../../../ui/states.tsx';
@@ -91,7 +92,14 @@ function SandboxDialog({
   const Shown = SANDBOX_DIALOGS[action];
   const sandbox = resource.value;
   if (sandbox !== undefined)
-    return <Shown sandbox={sandbox} record={sandbox.record} reload={reload} onClose={onClose} />;
+    return (
+      <Shown
+        sandbox={sandbox}
+        record={sandbox.record}
+        perform={async (work) => performShown(work, reload)}
+        onClose={onClose}
+      />
+    );
   return (
     <Dialog title={nameOf(node, live)} onClose={onClose}>
       <Loaded resource={resource} rows={2}>
