@@ -113,7 +113,7 @@ function RefusedLine({ refused, isAllowed, onAllow }: LineProps) {
   );
 }
 
-export function explainReason(reason: string): string {
+function explainReason(reason: string): string {
   return Object.hasOwn(BLOCK_REASONS, reason) ? BLOCK_REASONS[reason as keyof typeof BLOCK_REASONS] : reason;
 }
 
