@@ -1,5 +1,5 @@
 /**
- * The log of a build as lines of text. What programs print is hostile: escape sequences are removed, and other control
+ * The log of a build as lines of text. Output of programs is hostile: escape sequences are removed, and other control
  * characters are shown as symbols, so that a line shows what it has.
  */
 import type { ImageBuildEvent } from '../../../../sdk/src/index.ts';
@@ -25,7 +25,7 @@ export class BuildLogLines {
   lines: readonly LogLine[] = [];
   /** Lines that were dropped because there are too many. */
   dropped = 0;
-  /** What was printed after the last line end, for each stream. */
+  /** Output after the last line end, for each stream. */
   readonly #open = { stdout: '', stderr: '' };
   #lastId = 0;
 
