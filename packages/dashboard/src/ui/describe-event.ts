@@ -4,9 +4,8 @@ import type { EventData, EventType } from '../../../contract/src/events/events.t
 import type { StatusReason } from '../../../contract/src/sandbox/lifecycle.ts';
 import type { EventInfo } from '../../../sdk/src/index.ts';
 import type { Tone } from './Badge.tsx';
-import { formatBytes, formatDuration, formatMiB, formatMoment, formatNumber } from './format.ts';
+import { formatBytes, formatDuration, formatImage, formatMiB, formatMoment, formatNumber } from './format.ts';
 import type { IconName } from './Icon.tsx';
-import { shortImage } from './short-image.ts';
 
 /** A piece of a sentence: words, or a name, which may lead to a page. */
 export type SentencePart = string | { name: string; href?: string };
@@ -229,7 +228,7 @@ function plainName(value: unknown): SentencePart {
 
 /** The raw data has the whole digest. */
 function imageName(image: unknown): SentencePart {
-  return { name: shortImage(text(image)) };
+  return { name: formatImage(text(image)) };
 }
 
 function sandboxName(id: unknown): SentencePart {

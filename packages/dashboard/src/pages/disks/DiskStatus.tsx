@@ -11,7 +11,7 @@ export function DiskStatus({ disk: { status, waitsFor } }: { disk: DiskInfo }) {
 export function SandboxLink({ id }: { id: string | null }) {
   if (id === null) return <span class="soft">–</span>;
   return (
-    <a class="mono" href={`/sandboxes/${encodeURIComponent(id)}`}>
+    <a class="mono small" href={`/sandboxes/${encodeURIComponent(id)}`}>
       {id}
     </a>
   );

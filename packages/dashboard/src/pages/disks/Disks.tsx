@@ -2,6 +2,7 @@ import { useSignal } from '@preact/signals';
 import type { DiskInfo } from '../../../../sdk/src/index.ts';
 import { useResource } from '../../service/resource.ts';
 import { client } from '../../service/session.ts';
+import '../../styles/resources.css';
 import { Button } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
@@ -40,7 +41,7 @@ const COLUMNS: readonly Column<DiskInfo>[] = [
   },
   {
     id: 'parent',
-    label: 'Forked from',
+    label: 'Fork of',
     isMinor: true,
     cell: ({ parent }) => (parent === null ? <span class="soft">–</span> : parent),
   },

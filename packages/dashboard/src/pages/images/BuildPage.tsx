@@ -96,11 +96,11 @@ function BuildFacts({ build }: { build: ImageBuildInfo }) {
           [
             'Sandbox',
             status === 'running' ? (
-              <a class="mono" href={`/sandboxes/${encodeURIComponent(sandboxId)}`}>
+              <a class="mono small" href={`/sandboxes/${encodeURIComponent(sandboxId)}`}>
                 {sandboxId}
               </a>
             ) : (
-              <span class="mono">{sandboxId}</span>
+              <span class="mono small">{sandboxId}</span>
             ),
           ],
           ['Started', formatMoment(build.createdAt)],

@@ -91,8 +91,8 @@ function ImageTable({ images, onPrepare, onDelete }: TableProps) {
     ...COLUMNS,
     {
       id: 'actions',
-      label: '',
-      width: '3rem',
+      label: 'Actions',
+      width: '4.5rem',
       align: 'end',
       cell: ({ image }) => <RowMenu image={image} onPrepare={onPrepare} onDelete={onDelete} />,
     },
@@ -120,6 +120,7 @@ const COLUMNS: readonly Column<ImageInfo>[] = [
   {
     id: 'shapes',
     label: 'Prepared shapes',
+    isMinor: true,
     width: '2.4fr',
     cell: ({ shapes }) => <Shapes shapes={shapes} />,
   },
@@ -128,7 +129,6 @@ const COLUMNS: readonly Column<ImageInfo>[] = [
     label: 'Size',
     width: '6.5rem',
     align: 'end',
-    isMinor: true,
     cell: ({ sizeBytes }) => formatBytes(sizeBytes),
   },
   {
@@ -166,7 +166,7 @@ function RowMenu({ image, onPrepare, onDelete }: { image: string } & Omit<TableP
 function Shapes({ shapes }: { shapes: readonly ReadyShape[] }) {
   if (shapes.length === 0) return <span class="soft">none</span>;
   return (
-    <span class="labels" title={shapes.map(describeShape).join('\n')}>
+    <span class="labels single" title={shapes.map(describeShape).join('\n')}>
       {shapes.slice(0, MAX_SHAPES).map((shape) => (
         <span key={describeShape(shape)} class="label">
           {formatNumber(shape.vcpus)} CPU · {formatMiB(shape.memMiB)}

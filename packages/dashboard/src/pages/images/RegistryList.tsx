@@ -99,8 +99,8 @@ function RegistryTable({ registries, onEdit, onDelete }: TableProps) {
     },
     {
       id: 'actions',
-      label: '',
-      width: '3rem',
+      label: 'Actions',
+      width: '4.5rem',
       align: 'end',
       cell: (entry) => (
         <Menu

@@ -6,7 +6,7 @@ import { testDestination, type TestResult } from './test-destination.ts';
 import type { Target } from './read-target.ts';
 
 /** A refused connection, as an event or the audit log has it. */
-export interface Refusal {
+interface Refusal {
   domain?: string | undefined;
   ip?: string | undefined;
   reason: string;

@@ -5,6 +5,7 @@ export type PolicyModule = Awaited<ReturnType<typeof loadPolicyModule>>;
 
 /** Loads the code of the service that judges connections, which the first pages do not need. */
 async function loadPolicyModule() {
+  await import('./without-compiled-code.ts');
   const [check, test, allow] = await Promise.all([
     import('./policy-check.ts'),
     import('./test-destination.ts'),

@@ -5,7 +5,6 @@
  * The browser does not know three settings of the service: the hosts of package registries, the private ranges that the
  * operator has opened, and the host's own addresses. Results say where they depend on one.
  */
-import { config } from 'zod';
 import { PutNetworkRequest } from '../../../../contract/src/egress/egress.ts';
 import { AppError } from '../../../../contract/src/errors.ts';
 import { invalidRequest } from '../../../../contract/src/invalid-request.ts';
@@ -27,9 +26,6 @@ import {
 import { readNetworkRule } from '../../../../contract/src/network-policy/network-rule.ts';
 import { buildRuleContext } from '../../../../contract/src/network-policy/rule-context.ts';
 import type { Rules } from './policy-draft.ts';
-
-// The policy of the page forbids compiled code; without this, the library tries it first.
-config({ jitless: true });
 
 export interface CheckedPolicy {
   rules: Rules;

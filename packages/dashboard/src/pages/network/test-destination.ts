@@ -10,7 +10,7 @@ import {
 } from '../../../../contract/src/network-policy/judge.ts';
 import { findNameRule } from '../../../../contract/src/network-policy/rule-table.ts';
 import { findAddressKind, findWritten, type CheckedPolicy } from './policy-check.ts';
-import type { Protocol, Target } from './read-target.ts';
+import type { Target } from './read-target.ts';
 
 export interface TestResult {
   verdict: 'allow' | 'refuse' | 'depends';
@@ -151,5 +151,3 @@ function refuse(reason: string): TestResult {
 function depends(reason: string): TestResult {
   return { verdict: 'depends', reason, rule: undefined, code: undefined };
 }
-
-export type { Protocol };

@@ -1,8 +1,7 @@
 import { useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
-import type { NetworkCounters, NetworkInfo } from '../../../../sdk/src/index.ts';
+import type { NetworkCounters, NetworkInfo, Sandbox } from '../../../../sdk/src/index.ts';
 import { useResource } from '../../service/resource.ts';
-import { requireClient } from '../../service/require-client.ts';
 import '../../styles/resources.css';
 import { Badge } from '../../ui/Badge.tsx';
 import { Button, IconButton } from '../../ui/Button.tsx';
@@ -20,42 +19,45 @@ import type { TabProps } from './tab-props.ts';
 
 /** The network of a sandbox: its policy, what it refuses, and the secrets that the host adds to requests. */
 export function NetworkTab({ sandbox, record }: TabProps) {
-  const { id, endedAt } = record;
-  const resource = useResource((signal) => sandbox.network({ signal }), [id, endedAt], {
+  return record.endedAt === null ? (
+    <LiveNetwork sandbox={sandbox} id={record.id} />
+  ) : (
+    <div class="stack">
+      <p class="note">The sandbox has ended. Its audit log has the changes of its policy.</p>
+      <RefusalsCard sandbox={sandbox} />
+    </div>
+  );
+}
+
+function LiveNetwork({ sandbox, id }: { sandbox: Sandbox; id: string }) {
+  const resource = useResource((signal) => sandbox.network({ signal }), [id], {
     // Refusals change the counters, and a resume clears them.
     concerns: ({ runId }) => runId === id,
   });
-  const isOver = endedAt !== null;
+  const { reload, set } = resource;
   return (
     <div class="stack">
       <Loaded resource={resource} rows={4}>
         {(network) => (
           <>
-            <PolicyCard
-              id={id}
-              network={network}
-              isOver={isOver}
-              reload={resource.reload}
-              set={resource.set}
-            />
-            <RefusalsCard sandbox={sandbox} isOver={isOver} network={network} onChange={resource.set} />
+            <PolicyCard sandbox={sandbox} network={network} reload={reload} set={set} />
+            <RefusalsCard sandbox={sandbox} network={network} onChange={set} />
           </>
         )}
       </Loaded>
-      {!isOver && <CredentialsCard sandbox={sandbox} />}
+      <CredentialsCard sandbox={sandbox} />
     </div>
   );
 }
 
 interface PolicyCardProps {
-  id: string;
+  sandbox: Sandbox;
   network: NetworkInfo;
-  isOver: boolean;
   reload: () => void;
   set: (network: NetworkInfo) => void;
 }
 
-function PolicyCard({ id, network: info, isOver, reload, set }: PolicyCardProps) {
+function PolicyCard({ sandbox, network: info, reload, set }: PolicyCardProps) {
   const isOpen = useSignal(false);
   const { networkProfile, network, counters, warnings } = info;
   const trusted = useMemo(() => [...network.allow, ...network.deny], [network]);
@@ -65,12 +67,10 @@ function PolicyCard({ id, network: info, isOver, reload, set }: PolicyCardProps)
       actions={
         <>
           <IconButton icon="refresh" label="Read the counters again" onClick={reload} />
-          <CopyAsCode {...getNetworkCall(id)} />
-          {!isOver && (
-            <Button icon="settings" onClick={() => (isOpen.value = true)}>
-              Edit policy
-            </Button>
-          )}
+          <CopyAsCode {...getNetworkCall(sandbox.id)} />
+          <Button icon="settings" onClick={() => (isOpen.value = true)}>
+            Edit policy
+          </Button>
         </>
       }
     >
@@ -93,16 +93,12 @@ function PolicyCard({ id, network: info, isOver, reload, set }: PolicyCardProps)
       )}
       {isOpen.value && (
         <EditPolicy
-          id={id}
+          id={sandbox.id}
           network={info}
           trusted={trusted}
           onClose={() => (isOpen.value = false)}
           onDone={set}
-          apply={async (policy) => {
-            const sandbox = await requireClient().sandboxes.get(id);
-            if (sandbox === null) throw new Error('The sandbox has ended.');
-            return sandbox.setNetwork(policy);
-          }}
+          apply={(policy) => sandbox.setNetwork(policy)}
         />
       )}
     </Card>

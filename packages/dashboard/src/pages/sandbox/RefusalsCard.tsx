@@ -25,16 +25,16 @@ import {
 
 interface RefusalsProps {
   sandbox: Sandbox;
-  isOver: boolean;
-  network: NetworkInfo;
-  onChange: (network: NetworkInfo) => void;
+  /** The present policy; undefined if the sandbox has ended, and nothing can be allowed any more. */
+  network?: NetworkInfo;
+  onChange?: (network: NetworkInfo) => void;
 }
 
 /** Events of a sandbox that are read at most. It has one a second at most, and they are kept for a week. */
 const MAX_EVENTS = 5000;
 
 /** Refused connections, as they happen. */
-export function RefusalsCard({ sandbox, isOver, network, onChange }: RefusalsProps) {
+export function RefusalsCard({ sandbox, network, onChange }: RefusalsProps) {
   const allowed = useSignal<Refused | undefined>(undefined);
   const { resource, refusals } = useRefusals(sandbox.id);
   const isAllowed = useAllowedNow(network);
@@ -52,7 +52,7 @@ export function RefusalsCard({ sandbox, isOver, network, onChange }: RefusalsPro
                     key={refused.key}
                     refused={refused}
                     isAllowed={isAllowed(refused)}
-                    onAllow={isOver ? undefined : () => (allowed.value = refused)}
+                    onAllow={network === undefined ? undefined : () => (allowed.value = refused)}
                   />
                 ))}
               </ul>
@@ -66,13 +66,13 @@ export function RefusalsCard({ sandbox, isOver, network, onChange }: RefusalsPro
           )
         }
       </Loaded>
-      {allowed.value !== undefined && (
+      {allowed.value !== undefined && network !== undefined && (
         <AllowThis
           sandbox={sandbox}
           network={network}
           refused={allowed.value}
           onClose={() => (allowed.value = undefined)}
-          onDone={onChange}
+          onDone={(changed) => onChange?.(changed)}
         />
       )}
     </Card>
@@ -118,13 +118,14 @@ export function explainReason(reason: string): string {
 }
 
 /** Returns a function that tells which refusals the policy would not repeat. It knows none until the judge is loaded. */
-function useAllowedNow({ network }: NetworkInfo): (refused: Refused) => boolean {
+function useAllowedNow(info: NetworkInfo | undefined): (refused: Refused) => boolean {
   const { module } = usePolicyModule();
   return useMemo(() => {
-    if (module === undefined) return () => false;
+    if (module === undefined || info === undefined) return () => false;
+    const { network } = info;
     const checked = module.checkPolicy(network, [...network.allow, ...network.deny]);
     return (refused: Refused) => module.isAllowedNow(checked, refused);
-  }, [module, network]);
+  }, [module, info]);
 }
 
 function useRefusals(id: string) {

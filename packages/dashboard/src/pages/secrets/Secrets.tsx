@@ -117,8 +117,8 @@ function SecretTable({ secrets, onSet, onDelete }: TableProps) {
     ...COLUMNS,
     {
       id: 'actions',
-      label: '',
-      width: '3rem',
+      label: 'Actions',
+      width: '4.5rem',
       align: 'end',
       cell: (secret) => (
         <Menu

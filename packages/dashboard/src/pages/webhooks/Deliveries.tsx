@@ -63,19 +63,19 @@ export function Deliveries({ webhook, sent }: { webhook: WebhookInfo; sent: numb
       }
     >
       <Loaded resource={resource} rows={3}>
-        {(deliveries) => <DeliveryList webhookId={id} deliveries={deliveries} onChange={reload} />}
+        {(deliveries) => <DeliveryList webhook={webhook} deliveries={deliveries} onChange={reload} />}
       </Loaded>
     </Card>
   );
 }
 
 interface ListProps {
-  webhookId: string;
+  webhook: WebhookInfo;
   deliveries: readonly DeliveryInfo[];
   onChange: () => void;
 }
 
-function DeliveryList({ webhookId, deliveries, onChange }: ListProps) {
+function DeliveryList({ webhook, deliveries, onChange }: ListProps) {
   const retried = useSignal<DeliveryInfo | undefined>(undefined);
   if (deliveries.length === 0)
     return (
@@ -87,7 +87,12 @@ function DeliveryList({ webhookId, deliveries, onChange }: ListProps) {
     <>
       <div class="deliveries">
         {deliveries.map((delivery) => (
-          <Delivery key={delivery.id} delivery={delivery} onRetry={() => (retried.value = delivery)} />
+          <Delivery
+            key={delivery.id}
+            delivery={delivery}
+            isPaused={!webhook.enabled}
+            onRetry={() => (retried.value = delivery)}
+          />
         ))}
       </div>
       {deliveries.length === MAX_SHOWN && (
@@ -95,7 +100,7 @@ function DeliveryList({ webhookId, deliveries, onChange }: ListProps) {
       )}
       {retried.value !== undefined && (
         <RetryDelivery
-          webhookId={webhookId}
+          webhookId={webhook.id}
           deliveryId={retried.value.id}
           onClose={() => (retried.value = undefined)}
           onDone={onChange}
@@ -105,7 +110,14 @@ function DeliveryList({ webhookId, deliveries, onChange }: ListProps) {
   );
 }
 
-function Delivery({ delivery, onRetry }: { delivery: DeliveryInfo; onRetry: () => void }) {
+interface DeliveryProps {
+  delivery: DeliveryInfo;
+  /** The webhook is paused: what waits is not sent. */
+  isPaused: boolean;
+  onRetry: () => void;
+}
+
+function Delivery({ delivery, isPaused, onRetry }: DeliveryProps) {
   const { id, type, state, eventId, createdAt, nextAttemptAt, attempts } = delivery;
   const last = attempts.at(-1);
   return (
@@ -124,7 +136,8 @@ function Delivery({ delivery, onRetry }: { delivery: DeliveryInfo; onRetry: () =
         <p class="soft">
           <span class="mono">{id}</span>
           {eventId === null ? ', a test' : `, event ${eventId}`}
-          {state === 'pending' && nextAttemptAt !== null && (
+          {state === 'pending' && isPaused && ', waits until the webhook is enabled'}
+          {state === 'pending' && !isPaused && nextAttemptAt !== null && (
             <>
               {', next attempt '}
               <Ago at={nextAttemptAt} />
