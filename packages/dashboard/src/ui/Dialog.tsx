@@ -1,5 +1,5 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { IconButton } from './Button.tsx';
 
 interface DialogProps {
@@ -15,7 +15,7 @@ interface DialogProps {
 export function Dialog({ title, onClose, children, size = 'small', isFixed = false }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
   const titleId = useId();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const dialog = ref.current;
     const before = document.activeElement;
     dialog?.showModal();

@@ -69,7 +69,7 @@ function Lineage({ records, currentId, reload }: LineageProps) {
       {compared !== undefined && (
         <CompareHint name={nameOf(compared, live)} onCancel={choice.stopComparing} />
       )}
-      <div class={`lineage${selected === undefined ? '' : ' has-panel'}`}>
+      <div class={`family-layout${selected === undefined ? '' : ' has-panel'}`}>
         <div class="stack">
           <FamilyTree
             {...view}

@@ -3,6 +3,7 @@ import { useSignal } from '@preact/signals';
 import { useLocation } from 'preact-iso';
 import { useRef } from 'preact/hooks';
 import type { Coppice, RestoreOptions, SnapshotChanges, SnapshotInfo } from '../../../../sdk/src/index.ts';
+import '../../styles/resources.css';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { SelectField, TextArea, TextField } from '../../ui/Field.tsx';
 import { formatBytes, formatMoment } from '../../ui/format.ts';

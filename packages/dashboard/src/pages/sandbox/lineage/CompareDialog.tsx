@@ -180,9 +180,11 @@ function FileChanges({ names, changes, count, isCut }: Outcome & { names: readon
   return (
     <>
       <p role="status">
-        {changes.length === 0
-          ? `No difference in ${formatNumber(count)} entries.`
-          : `${formatNumber(changes.length)} of ${formatNumber(count)} entries differ, from ${names[0]} to ${names[1]}.`}
+        {count === 0
+          ? 'The directory is empty in both.'
+          : changes.length === 0
+            ? `No difference in ${formatNumber(count)} entries.`
+            : `${formatNumber(changes.length)} of ${formatNumber(count)} entries differ, from ${names[0]} to ${names[1]}.`}
         {isCut && ` Only the first ${LIMITS.directories} directories were compared: choose a smaller one.`}
       </p>
       {shown.length > 0 && (

@@ -29,7 +29,7 @@ import {
   type SandboxNode,
   type SnapshotNode,
 } from './family.ts';
-import { nameOf, type LiveRecords } from './node-text.ts';
+import { nameOf, noteName, type LiveRecords } from './node-text.ts';
 
 /** Dialogs that the panel opens for a sandbox: those of its page. */
 export type SandboxAction = Exclude<ActionId, 'configure'>;
@@ -75,7 +75,11 @@ function SandboxPart({ node, ...props }: PanelProps & { node: SandboxNode }) {
   const { id } = node;
   // Those that have ended are in no list.
   const read = useResource(
-    async (signal) => live.get(id) ?? (await client.sandboxes.get(id, { signal }))?.record ?? null,
+    async (signal) => {
+      const found = live.get(id) ?? (await client.sandboxes.get(id, { signal }))?.record ?? null;
+      if (found !== null) noteName(found);
+      return found;
+    },
     [client, id, node.record.status],
     { concerns: ({ runId }) => runId === id },
   );
@@ -148,7 +152,9 @@ function SandboxButtons({
   const { status } = node.record;
   const actions = listActions({ status, operation: record?.operation ?? null });
   const beside = findBeside(family, node, { keepAncestors: true }).length;
-  const hasOthers = findBeside(family, node, { keepAncestors: false }).length > 0;
+  // A branch on which nothing lives is not worth keeping.
+  const isAlive = node.record.endedAt === null || findBelow(node).length > 0;
+  const hasOthers = isAlive && findBeside(family, node, { keepAncestors: false }).length > 0;
   const hasReturns = findReturns(family, node).length > 0;
   const act = ({ id, label, icon, isAllowed, note }: OfferedAction) => {
     if (id === 'configure') return null;

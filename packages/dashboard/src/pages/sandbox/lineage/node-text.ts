@@ -6,7 +6,18 @@ import type { FamilyNode } from './family.ts';
 /** Records of the sandboxes that have not ended, by id: only these have names. */
 export type LiveRecords = ReadonlyMap<string, SandboxInfo>;
 
+/** Names that were seen during this visit: a sandbox that ends keeps its name on the page. */
+const seenNames = new Map<string, string>();
+
 export function nameOf(node: FamilyNode, live: LiveRecords): string {
-  const name = node.kind === 'snapshot' ? node.record.name : live.get(node.id)?.name;
-  return showHidden(name ?? node.id);
+  if (node.kind === 'snapshot') return showHidden(node.record.name ?? node.id);
+  const record = live.get(node.id);
+  if (record !== undefined) noteName(record);
+  return showHidden(seenNames.get(node.id) ?? node.id);
+}
+
+/** Remembers the name in a record. */
+export function noteName({ id, name }: Pick<SandboxInfo, 'id' | 'name'>): void {
+  if (name === null) seenNames.delete(id);
+  else seenNames.set(id, name);
 }
