@@ -121,7 +121,9 @@ function Difference({ change: { added, removed } }: { change: AllowChange }) {
               {rule}
             </span>
           ))}{' '}
-          <span class="soft">This also opens whatever else matches.</span>
+          {removed.some((rule) => rule !== added) && (
+            <span class="soft">Everything else that it matches is no longer denied.</span>
+          )}
         </p>
       )}
     </div>
