@@ -161,8 +161,12 @@ export const SandboxRecord = z
     hibernated_at: Timestamp.nullable().describe('When the current hibernation began.'),
     billed_ms: z
       .number()
-      .describe('Billed time: all stretches of running that are over. The present one adds the time since its start.'),
-    running_since: Timestamp.nullable().describe('When the present stretch of running began; null if none does.'),
+      .describe(
+        'Billed time: all stretches of running that are over. The present one adds the time since its start.',
+      ),
+    running_since: Timestamp.nullable().describe(
+      'When the present stretch of running began; null if none does.',
+    ),
     ended_at: Timestamp.nullable(),
   })
   .meta({ id: 'Sandbox' });

@@ -2,7 +2,7 @@ import { useLocation } from 'preact-iso';
 import { account, signOut } from '../service/session.ts';
 import { Menu } from '../ui/Menu.tsx';
 import { showFailure } from '../ui/toasts.tsx';
-import { chooseTheme, theme, type Theme } from './theme.ts';
+import { chooseTheme, theme, type Theme } from '../service/theme.ts';
 
 const THEMES: readonly (readonly [Theme, string, 'sun' | 'moon' | 'settings'])[] = [
   ['light', 'Light theme', 'sun'],

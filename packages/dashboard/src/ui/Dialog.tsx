@@ -33,6 +33,13 @@ export function Dialog({ title, onClose, children, size = 'small', isFixed = fal
         event.preventDefault();
         if (!isFixed) onClose();
       }}
+      onKeyDown={(event) => {
+        if (event.key !== 'Escape' || event.defaultPrevented || isInPopover(event.target)) return;
+        // Left to itself, a browser closes a dialog and the one that it lies above by one key.
+        event.preventDefault();
+        event.stopPropagation();
+        if (!isFixed) onClose();
+      }}
       onClick={(event) => {
         // The backdrop belongs to the dialog's own element.
         if (event.target === ref.current && !isFixed) onClose();
@@ -47,4 +54,9 @@ export function Dialog({ title, onClose, children, size = 'small', isFixed = fal
       </div>
     </dialog>
   );
+}
+
+/** The key closes the popover then, and not the dialog around it. */
+function isInPopover(target: EventTarget | null): boolean {
+  return target instanceof Element && target.closest(':popover-open') !== null;
 }

@@ -35,9 +35,9 @@ test('the start of a sandbox says from what it was made', () => {
   );
 });
 
-test('a digest is shortened', () => {
+test('a digest is left out', () => {
   const image = `coppice/base:1@sha256:${'fc01b6676a8d'.repeat(5)}aee2`;
-  assert.equal(tell('sandbox.created', { image }), 'Created from coppice/base:1@sha256:fc01b6676a8d…');
+  assert.equal(tell('sandbox.created', { image }), 'Created from coppice/base:1');
 });
 
 test('an end says why, and how long the sandbox ran', () => {

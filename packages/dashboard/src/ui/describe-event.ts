@@ -4,7 +4,7 @@ import type { EventData, EventType } from '../../../contract/src/events/events.t
 import type { StatusReason } from '../../../contract/src/sandbox/lifecycle.ts';
 import type { EventInfo } from '../../../sdk/src/index.ts';
 import type { Tone } from './Badge.tsx';
-import { formatBytes, formatDuration, formatMiB, formatMoment, formatNumber } from './format.ts';
+import { formatBytes, formatDuration, formatImage, formatMiB, formatMoment, formatNumber } from './format.ts';
 import type { IconName } from './Icon.tsx';
 
 /** A piece of a sentence: words, or a name, which may lead to a page. */
@@ -228,7 +228,7 @@ function plainName(value: unknown): SentencePart {
 
 /** The raw data has the whole digest. */
 function imageName(image: unknown): SentencePart {
-  return { name: text(image).replace(/(@sha256:[0-9a-f]{12})[0-9a-f]+$/u, '$1…') };
+  return { name: formatImage(text(image)) };
 }
 
 function sandboxName(id: unknown): SentencePart {

@@ -6,8 +6,9 @@ import { parseOrganizationAuditLine, type OrganizationAuditEntry } from '../../.
 import { callAccount, fetchText } from '../../service/account-calls.ts';
 import { useResource } from '../../service/resource.ts';
 import { isOwner, organizationPath, place, type TeamInfo } from '../../service/session.ts';
-import { Button, ButtonLink } from '../../ui/Button.tsx';
+import { Button, ButtonLink, IconButton } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
+import { Dialog } from '../../ui/Dialog.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import '../../styles/audit.css';
@@ -51,7 +52,8 @@ function OnlyForOwners() {
 
 function OwnerAudit({ id }: { id: string }) {
   const path = organizationPath.value;
-  const isVerifying = useSignal(false);
+  const asked = useSignal<'verify' | 'secrets' | undefined>(undefined);
+  const close = (): void => void (asked.value = undefined);
   const log = useLog(
     async (after): Promise<OrganizationAuditEntry[]> =>
       readLines(await fetchText('GET', `${path}/audit?after=${after}`), parseOrganizationAuditLine),
@@ -74,11 +76,12 @@ function OwnerAudit({ id }: { id: string }) {
               'for entry in client.organization.audit():\n    print(entry.ts, entry.event, entry.actor)'
             }
           />
-          <Button icon="refresh" isBusy={log.isLoading} onClick={log.reload}>
-            Refresh
+          <IconButton icon="refresh" label="Refresh" isDisabled={log.isLoading} onClick={log.reload} />
+          <Button icon="key" onClick={() => (asked.value = 'secrets')}>
+            Secrets
           </Button>
           <ExportButton name={`audit-${id}.ndjson`} read={() => fetchText('GET', `${path}/audit`)} />
-          <Button kind="primary" icon="check" onClick={() => (isVerifying.value = true)}>
+          <Button kind="primary" icon="check" onClick={() => (asked.value = 'verify')}>
             Verify
           </Button>
         </>
@@ -87,13 +90,16 @@ function OwnerAudit({ id }: { id: string }) {
       <Loaded resource={log} rows={8}>
         {(entries) => <Entries entries={entries} members={members.value ?? []} />}
       </Loaded>
-      <AuditSecrets
-        title="Secrets of this log"
-        lead="They key its entries."
-        path={`${path}/audit-secrets`}
-        rotation="Entries from now on are keyed by a new secret. To verify the log, all its secrets are needed: the old ones stay."
-      />
-      {isVerifying.value && (
+      {asked.value === 'secrets' && (
+        <Dialog title="Secrets of this log" size="large" onClose={close}>
+          <AuditSecrets
+            lead="They key its entries. To verify an export without the service, all of them are needed."
+            path={`${path}/audit-secrets`}
+            rotation="Entries from now on are keyed by a new secret. The old secrets stay: earlier entries need them."
+          />
+        </Dialog>
+      )}
+      {asked.value === 'verify' && (
         <VerifyDialog
           path={PATH}
           needsSecret={false}
@@ -103,7 +109,7 @@ function OwnerAudit({ id }: { id: string }) {
             log.reload();
             return result;
           }}
-          onClose={() => (isVerifying.value = false)}
+          onClose={close}
         />
       )}
     </Page>

@@ -15,7 +15,7 @@ interface LogTableProps<Entry extends LogEntry> {
   all: readonly Line<Entry>[];
   /** Path of the page that shows the log. */
   path: string;
-  /** What the entry has besides its data, for its dialog. */
+  /** Facts of the entry besides its data, for its dialog. */
   facts?: (entry: Entry) => readonly (readonly [string, string])[];
 }
 

@@ -64,7 +64,7 @@ export function OrganizationFilters({
         onValue={(value) => (range.value = value as Range)}
       />
       {range.value === 'own' && (
-        <>
+        <div class="audit-range">
           <TextField
             label="From"
             value={from.value}
@@ -77,7 +77,7 @@ export function OrganizationFilters({
             onValue={(value) => (to.value = value)}
             attributes={{ type: 'datetime-local' }}
           />
-        </>
+        </div>
       )}
       <span class="soft count" role="status">
         {shown === lines.length

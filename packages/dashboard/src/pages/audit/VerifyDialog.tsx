@@ -38,7 +38,10 @@ export function VerifyDialog({ path, needsSecret, verify, onClose }: VerifyDialo
     <Dialog title="Verify the log" size="large" onClose={onClose}>
       <p class="soft">
         Each entry carries a hash of all entries before it, made with a secret. Your browser reads the whole
-        log, computes every hash, and compares. The secret stays in this page.
+        log, computes every hash, and compares.{' '}
+        {needsSecret
+          ? 'The secret stays in this page.'
+          : 'It fetches the secret, which the audit log of the organization records; the secret stays in this page.'}
       </p>
       {canVerify() ? (
         <form onSubmit={(event) => void submit(event)}>
@@ -141,6 +144,8 @@ function VerdictView({ result, path, onClose }: { result: Verification; path: st
 function titleOf(verdict: AuditVerdict): string {
   if (verdict.valid) return 'The log is unchanged';
   if (verdict.problem === 'other_head') return 'The head does not belong to this log';
+  if (verdict.problem === 'altered' && verdict.seq === 1)
+    return 'The log was changed, or the secret is not that of this log';
   return verdict.problem === 'unknown_secret' ? 'The log needs another secret' : 'The log was changed';
 }
 

@@ -1,7 +1,7 @@
 /** Which entries of a log a reader wants to see. */
 import { toPlainText, toText, type Sentence } from './sentence.ts';
 
-/** What all logs have in common. */
+/** The fields that entries of all logs have. */
 export interface LogEntry {
   seq: number;
   ts: string;
@@ -96,7 +96,7 @@ export function markOf({ event, data }: Pick<LogEntry, 'event' | 'data'>): 'bad'
 }
 
 /** Choices of a time range, with their length in milliseconds. */
-export const RANGES = {
+const RANGES = {
   all: undefined,
   hour: 3_600_000,
   day: 86_400_000,

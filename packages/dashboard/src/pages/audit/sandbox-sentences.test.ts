@@ -75,3 +75,10 @@ test('values are parts of their own, with characters that cannot be seen as esca
   });
   assert.deepEqual(sentence, ['Ran ', { value: 'echo \\u202Etxt.exe\\n\\0\\u200B' }]);
 });
+
+test('a long value is cut between characters', () => {
+  const valueOf = (command: string) => describeSandboxEntry({ event: 'exec.start', data: { command } })[1];
+  assert.deepEqual(valueOf('a'.repeat(240)), { value: 'a'.repeat(240) });
+  assert.deepEqual(valueOf('a'.repeat(241)), { value: `${'a'.repeat(240)}…` });
+  assert.deepEqual(valueOf(`${'a'.repeat(239)}😀`), { value: `${'a'.repeat(239)}…` });
+});

@@ -9,6 +9,9 @@ export interface Value {
 }
 export type Sentence = readonly (string | Value)[];
 
+/** In UTF-16 code units. A command may have a million: a sentence needs its beginning. */
+const MAX_VALUE = 240;
+
 /** Joins words of the page with values and other sentences. */
 export function say(
   words: TemplateStringsArray,
@@ -22,9 +25,16 @@ export function say(
   });
 }
 
-/** Makes a value of a field. Whatever an entry has there becomes text. */
+/** Makes a value of a field. Anything that an entry has there becomes text; the rest of a long one is left out. */
 export function quote(field: unknown): Value {
-  return { value: showHidden(toText(field)) };
+  const text = toText(field);
+  return { value: showHidden(text.length <= MAX_VALUE ? text : `${cut(text)}…`) };
+}
+
+/** Does not cut a character that consists of two code units. */
+function cut(text: string): string {
+  const end = text.slice(0, MAX_VALUE);
+  return end.isWellFormed() ? end : end.slice(0, -1);
 }
 
 /** Returns a sentence only if a condition holds. */

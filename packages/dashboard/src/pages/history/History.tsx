@@ -5,9 +5,15 @@ import { Labels, StateBadge } from '../../ui/Badge.tsx';
 import { Button, ButtonLink } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
-import { formatBytes, formatCents, formatDuration, formatMiB, formatNumber } from '../../ui/format.ts';
+import {
+  formatBytes,
+  formatCents,
+  formatDuration,
+  formatMiB,
+  formatNumber,
+  formatImage,
+} from '../../ui/format.ts';
 import { Page } from '../../ui/Page.tsx';
-import { shortImage } from '../../ui/short-image.ts';
 import { toLiteral, toPython } from '../../ui/snippets.ts';
 import { Empty, Failure, Skeleton } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
@@ -26,7 +32,7 @@ const COLUMNS: readonly Column<HistoryEntry>[] = [
     width: '1.1fr',
     isMinor: true,
     cell: ({ image, vcpus, memMiB }) => (
-      <span title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>{shortImage(image)}</span>
+      <span title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>{formatImage(image)}</span>
     ),
   },
   {

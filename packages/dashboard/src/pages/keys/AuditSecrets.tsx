@@ -6,32 +6,25 @@ import { isOwner } from '../../service/session.ts';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { Badge } from '../../ui/Badge.tsx';
 import { Button } from '../../ui/Button.tsx';
-import { Card } from '../../ui/Page.tsx';
 import { SecretValue } from '../../ui/SecretValue.tsx';
 import { Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { useAction } from '../../ui/use-action.ts';
 
-/** The secrets that key audit logs. Owners see and rotate them, members of the team see their ids. */
-export function AuditSecrets({
-  title,
-  lead,
-  path,
-  rotation,
-}: {
-  title: string;
+interface AuditSecretsProps {
+  /** Explains the secrets. */
   lead: string;
   path: string;
   /** The effect of a rotation. */
   rotation: string;
-}) {
+}
+
+/** The secrets that key audit logs. Owners see and rotate them, members of the team see their ids. */
+export function AuditSecrets({ lead, path, rotation }: AuditSecretsProps) {
   const secrets = useResource((): Promise<AuditSecretRecord[]> => callAccount('GET', path), [path]);
   const isRotating = useSignal(false);
   return (
-    <Card
-      title={title}
-      actions={isOwner.value && <Button onClick={() => (isRotating.value = true)}>Rotate</Button>}
-    >
+    <>
       <p class="soft">
         {lead} {!isOwner.value && 'Owners of the organization can show and rotate them.'}
       </p>
@@ -44,6 +37,13 @@ export function AuditSecrets({
           </ul>
         )}
       </Loaded>
+      {isOwner.value && (
+        <div>
+          <Button icon="refresh" onClick={() => (isRotating.value = true)}>
+            Rotate
+          </Button>
+        </div>
+      )}
       {isRotating.value && (
         <ActionDialog
           title="Rotate the secret?"
@@ -58,7 +58,7 @@ export function AuditSecrets({
           <p>{rotation}</p>
         </ActionDialog>
       )}
-    </Card>
+    </>
   );
 }
 

@@ -9,7 +9,7 @@ import { DataTable } from '../../ui/DataTable.tsx';
 import { Checkbox } from '../../ui/Field.tsx';
 import { formatNumber } from '../../ui/format.ts';
 import { GuestText } from '../../ui/GuestText.tsx';
-import { Page } from '../../ui/Page.tsx';
+import { Card, Page } from '../../ui/Page.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import '../../styles/organization.css';
 import { NoTeam } from '../account/NoTeam.tsx';
@@ -65,12 +65,13 @@ function TeamKeys({ teamName }: { teamName: string }) {
       <Loaded resource={keys} rows={4}>
         {(list) => <KeyList keys={list} ask={(next, of) => (asked.value = { change: next, key: of })} />}
       </Loaded>
-      <AuditSecrets
-        title="Secrets of the audit logs"
-        lead="They key the logs of the sandboxes of this team. With them a log is verified without the service."
-        path={`${path}/audit-secrets`}
-        rotation="Logs that begin from now on are keyed by a new secret. Logs that exist keep theirs, and the old secrets stay."
-      />
+      <Card title="Secrets of the audit logs">
+        <AuditSecrets
+          lead="They key the logs of the sandboxes of this team. With them a log is verified without the service."
+          path={`${path}/audit-secrets`}
+          rotation="Logs that begin from now on are keyed by a new secret. Logs that exist keep theirs, and the old secrets stay."
+        />
+      </Card>
       {query['new'] !== undefined && (
         <CreateKeyDialog path={path} onCreated={show} onClose={() => route('/keys', true)} />
       )}

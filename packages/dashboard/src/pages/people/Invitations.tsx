@@ -23,8 +23,8 @@ const LIVES: readonly (readonly [string, string])[] = [
   [String(30 * DAY_S), '30 days'],
 ];
 const ROLES = [
-  ['member', 'Member: works in the teams that they are in'],
-  ['owner', 'Owner: manages the organization'],
+  ['member', 'Member'],
+  ['owner', 'Owner'],
 ] as const;
 
 /** Open invitations, for owners. */
@@ -150,6 +150,11 @@ function InviteDialog({
         label="Role"
         value={role.value}
         options={ROLES}
+        hint={
+          role.value === 'owner'
+            ? 'Sees all teams, manages people and teams, and reads the audit log.'
+            : 'Works in the teams to which an owner adds them.'
+        }
         onValue={(value) => (role.value = value)}
       />
       <TextField
@@ -158,7 +163,7 @@ function InviteDialog({
         hint="Only this address can then use the invitation. Without one, any holder of the link can."
         value={email.value}
         onValue={(value) => (email.value = value)}
-        attributes={{ type: 'email' }}
+        attributes={{ type: 'email', autofocus: true }}
       />
       <SelectField
         label="Valid for"

@@ -179,8 +179,8 @@ function MemberList({
     >
       {members.map((member) => (
         <li key={member.id}>
-          <span class="grow">
-            <GuestText text={member.name} />{' '}
+          <span class="grow team-member">
+            <GuestText text={member.name} />
             <span class="soft">
               <GuestText text={member.email} />
             </span>

@@ -1,5 +1,6 @@
 import { useSignal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
+import { isReachable } from '../../service/connection.ts';
 import { client, isOwner, organizationPath } from '../../service/session.ts';
 import { Badge } from '../../ui/Badge.tsx';
 import { Button } from '../../ui/Button.tsx';
@@ -58,7 +59,7 @@ export function AuditTab({ sandbox, record }: TabProps) {
         <LogActions {...{ sandbox, record }} verify={() => (isVerifying.value = true)} />
       </div>
       <KindChoice kind={kind.value} choose={(next) => (kind.value = next)} />
-      {log.error !== undefined && <Failure error={log.error} />}
+      {log.error !== undefined && isReachable.value && <Failure error={log.error} />}
       {log.entries === undefined ? (
         log.error === undefined && <Skeleton rows={8} />
       ) : (

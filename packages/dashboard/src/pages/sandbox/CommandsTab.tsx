@@ -18,6 +18,8 @@ import type { TabProps } from './tab-props.ts';
 import '../../styles/output.css';
 
 const MAX_LISTED = 1000;
+/** Characters of a command in the list. */
+const MAX_SHOWN = 200;
 
 const COLUMNS: readonly Column<CommandInfo>[] = [
   { id: 'command', label: 'Command', width: '3fr', cell: ({ command }) => <code>{firstLine(command)}</code> },
@@ -60,7 +62,9 @@ export function CommandsTab({ sandbox, record }: TabProps) {
   const chosen = query['command'];
   const canReach = canUse(record);
   if (chosen !== undefined && chosen !== '')
-    return <CommandDetail key={chosen} sandbox={sandbox} commandId={chosen} canReach={canReach} />;
+    return (
+      <CommandDetail key={chosen} sandbox={sandbox} record={record} commandId={chosen} canReach={canReach} />
+    );
   return <CommandList sandbox={sandbox} record={record} canStart={canReach} />;
 }
 
@@ -96,8 +100,7 @@ function CommandList({ sandbox, record, canStart }: Omit<TabProps, 'reload'> & {
             <>
               <div class="row">
                 <span class="soft" role="status">
-                  {formatNumber(list.length)}
-                  {list.length === MAX_LISTED && ' newest'} commands
+                  {countListed(list.length)}
                 </span>
                 <span class="gap" />
                 <CopyAsCode {...describeList(record.id)} />
@@ -125,9 +128,14 @@ function CommandList({ sandbox, record, canStart }: Omit<TabProps, 'reload'> & {
   );
 }
 
+function countListed(count: number): string {
+  if (count === MAX_LISTED) return `The newest ${formatNumber(count)} commands`;
+  return `${formatNumber(count)} ${count === 1 ? 'command' : 'commands'}`;
+}
+
 function firstLine(command: string): string {
-  const [first = '', second] = command.split('\n', 2);
-  return second === undefined ? first : `${first} …`;
+  const first = command.slice(0, MAX_SHOWN).split('\n', 1)[0] ?? '';
+  return first.length === command.length ? first : `${first} …`;
 }
 
 function describeList(id: string): ReturnType<typeof codeOf> {

@@ -14,16 +14,15 @@ import { useFamilyCosts } from './lineage/costs.ts';
 import { buildFamily, type Family } from './lineage/family.ts';
 import { FamilyTree } from './lineage/FamilyTree.tsx';
 import { layOut } from './lineage/layout.ts';
-import { NodePanel, type NodeAction } from './lineage/NodePanel.tsx';
-import { OpenDialog, type Opened } from './lineage/OpenDialog.tsx';
+import { NodePanel } from './lineage/NodePanel.tsx';
+import { OpenDialog } from './lineage/OpenDialog.tsx';
 import { nameOf, type LiveRecords } from './lineage/node-text.ts';
+import { useChoice } from './lineage/use-choice.ts';
 import { useFamily, type FamilyRecords } from './lineage/use-family.ts';
 import type { TabProps } from './tab-props.ts';
 
 /** Ages and costs in the tree grow at this pace. */
 const TICK_MS = 5000;
-/** Where the panel covers a part of the tree: it opens when a member is chosen. */
-const NARROW = '(max-width: 900px)';
 
 /** The family of a sandbox as a tree: forks, snapshots and restored sandboxes, to look at and to act on. */
 export function LineageTab({ record }: TabProps) {
@@ -31,7 +30,7 @@ export function LineageTab({ record }: TabProps) {
   const resource = useFamily(client, record.id);
   return (
     <Loaded resource={resource} rows={6}>
-      {(records) => <Lineage records={records} currentId={record.id} />}
+      {(records) => <Lineage records={records} currentId={record.id} reload={resource.reload} />}
     </Loaded>
   );
 }
@@ -39,16 +38,14 @@ export function LineageTab({ record }: TabProps) {
 interface LineageProps {
   records: FamilyRecords;
   currentId: string;
+  reload: () => void;
 }
 
-function Lineage({ records, currentId }: LineageProps) {
+function Lineage({ records, currentId, reload }: LineageProps) {
   const client = currentClient.value;
   const now = useNow(TICK_MS).value;
   const closed = useSignal<ReadonlySet<string>>(new Set());
   const isLiveOnly = useSignal(false);
-  const selectedId = useSignal(matchMedia(NARROW).matches ? undefined : currentId);
-  const opened = useSignal<Opened | undefined>(undefined);
-  const compareId = useSignal<string | undefined>(undefined);
   const { route } = useLocation();
   const live = useLiveRecords();
   const costs = useFamilyCosts(client, records.tree);
@@ -57,22 +54,10 @@ function Lineage({ records, currentId }: LineageProps) {
     () => layOut(family, { closed: closed.value, isLiveOnly: isLiveOnly.value, currentId }),
     [family, closed.value, isLiveOnly.value, currentId],
   );
+  const choice = useChoice(family, currentId);
   if (client === undefined) return null;
-  const selected = family.nodes.get(selectedId.value ?? '');
-  const compared = family.nodes.get(compareId.value ?? '');
-  const select = (id: string): void => {
-    const right = family.nodes.get(id);
-    selectedId.value = id;
-    if (compared === undefined || right === undefined || right === compared) return;
-    compareId.value = undefined;
-    opened.value = { action: 'compare', node: compared, other: right };
-  };
-  const act = (action: NodeAction): void => {
-    if (selected === undefined) return;
-    if (action === 'compare') compareId.value = selected.id;
-    else opened.value = { action, node: selected };
-  };
-  const view = { rows, live, costs, now, currentId, selectedId: selectedId.value };
+  const { selected, compared, opened } = choice;
+  const view = { rows, live, costs, now, currentId, selectedId: selected?.id };
   return (
     <>
       <Toolbar
@@ -82,19 +67,17 @@ function Lineage({ records, currentId }: LineageProps) {
         isTruncated={records.tree.truncated}
       />
       {compared !== undefined && (
-        <div class="compare-hint" role="status">
-          <span>Select what to compare {nameOf(compared, live)} with.</span>
-          <Button onClick={() => (compareId.value = undefined)}>Cancel</Button>
-        </div>
+        <CompareHint name={nameOf(compared, live)} onCancel={choice.stopComparing} />
       )}
       <div class={`lineage${selected === undefined ? '' : ' has-panel'}`}>
         <div class="stack">
           <FamilyTree
             {...view}
-            onSelect={select}
+            onSelect={choice.select}
+            onPick={choice.pick}
             onEnter={(id) => {
-              if (family.nodes.get(id)?.kind === 'sandbox' && id !== currentId)
-                route(`/sandboxes/${id}/lineage`);
+              const isOther = family.nodes.get(id)?.kind === 'sandbox' && id !== currentId;
+              if (!choice.pick(id) && isOther) route(`/sandboxes/${id}/lineage`);
             }}
             onToggle={(id) => (closed.value = toggle(closed.value, id))}
           />
@@ -104,19 +87,30 @@ function Lineage({ records, currentId }: LineageProps) {
           <NodePanel
             node={selected}
             {...{ client, family, live, costs, now, currentId }}
-            onAction={act}
-            onClose={() => (selectedId.value = undefined)}
+            onFamily={choice.act}
+            onSandbox={(node, action) => choice.open({ action, node })}
+            onSnapshot={(node, action) => choice.open({ action, node })}
+            onClose={() => choice.select(undefined)}
           />
         )}
       </div>
-      {opened.value !== undefined && (
+      {opened !== undefined && (
         <OpenDialog
-          {...{ client, family, live }}
-          opened={opened.value}
-          onClose={() => (opened.value = undefined)}
+          {...{ client, family, live, reload }}
+          opened={opened}
+          onClose={() => choice.open(undefined)}
         />
       )}
     </>
+  );
+}
+
+function CompareHint({ name, onCancel }: { name: string; onCancel: () => void }) {
+  return (
+    <div class="compare-hint" role="status">
+      <span>Pick what to compare {name} with: by a click, or by the arrow keys and Enter.</span>
+      <Button onClick={onCancel}>Cancel</Button>
+    </div>
   );
 }
 

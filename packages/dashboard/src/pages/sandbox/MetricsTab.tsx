@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
-import type { SandboxInfo, SandboxMetrics, MetricsNow } from '../../../../sdk/src/index.ts';
+import type { GuestReport, MetricsNow, SandboxInfo, SandboxMetrics } from '../../../../sdk/src/index.ts';
 import { useResource } from '../../service/resource.ts';
 import { Button, ButtonLink } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
@@ -173,7 +173,10 @@ function Now({ now, status }: { now: MetricsNow | null; status: string }) {
     );
   return (
     <Card title="Now">
-      <Facts facts={[...measured(now), ...reported(now)]} />
+      <div class="metrics-now stack">
+        <Facts facts={measured(now)} />
+        {now.guestReported !== null && <Reported report={now.guestReported} />}
+      </div>
     </Card>
   );
 }
@@ -181,10 +184,10 @@ function Now({ now, status }: { now: MetricsNow | null; status: string }) {
 function measured({ cpu, memory, disk, workspace, network }: MetricsNow) {
   const facts: (readonly [string, string])[] = [
     ['CPU', cpu.utilization === null ? 'not measured yet' : PERCENT.format(cpu.utilization)],
-    ['CPU time since its start', `${formatNumber(Math.round(cpu.usedSeconds * 10) / 10)} s`],
+    ['CPU time', `${formatNumber(Math.round(cpu.usedSeconds * 10) / 10)} s`],
     ['Memory', formatBytes(memory.sizeBytes)],
     // With that of the virtual machine itself, so it can be more than the sandbox has.
-    ['Memory that it takes on the host', formatBytes(memory.hostBytes)],
+    ['Memory on the host', formatBytes(memory.hostBytes)],
     ['Scratch disk', `${formatBytes(disk.usedBytes)} of ${formatBytes(disk.sizeBytes)}`],
     ['Read from disks', formatBytes(disk.readBytes)],
     ['Written to disks', formatBytes(disk.writtenBytes)],
@@ -199,16 +202,19 @@ function measured({ cpu, memory, disk, workspace, network }: MetricsNow) {
   return facts;
 }
 
-/** What the agent in the sandbox says. */
-function reported({ guestReported }: MetricsNow): (readonly [string, string])[] {
-  if (guestReported === null) return [];
-  const { memoryAvailableBytes, memoryTotalBytes, load1, processes } = guestReported;
-  return [
-    [
-      'Free memory, by its own report',
-      `${formatBytes(memoryAvailableBytes)} of ${formatBytes(memoryTotalBytes)}`,
-    ],
-    ['Load, by its own report', formatNumber(load1)],
-    ['Processes, by its own report', formatNumber(processes)],
-  ];
+/** Root in the sandbox can make it report anything. */
+function Reported({ report }: { report: GuestReport }) {
+  const { memoryAvailableBytes, memoryTotalBytes, load1, processes } = report;
+  return (
+    <>
+      <h3 class="metrics-reported">Reported by the sandbox itself</h3>
+      <Facts
+        facts={[
+          ['Free memory', `${formatBytes(memoryAvailableBytes)} of ${formatBytes(memoryTotalBytes)}`],
+          ['Load', formatNumber(load1)],
+          ['Processes', formatNumber(processes)],
+        ]}
+      />
+    </>
+  );
 }

@@ -17,8 +17,9 @@ import { RollbackDialog } from './actions/RollbackDialog.tsx';
 import { SettingsDialog } from './actions/SettingsDialog.tsx';
 import { HibernateDialog, ResumeDialog } from './actions/SleepDialogs.tsx';
 import { SnapshotDialog } from './actions/SnapshotDialog.tsx';
+import { performShown } from './actions/perform-shown.ts';
 import type { TabProps } from './tab-props.ts';
-import { closeTerminals } from './terminal/open-terminals.ts';
+import { holdTerminals } from './terminal/open-terminals.ts';
 import '../../styles/sandbox.css';
 
 const DIALOGS: Record<ActionId, ComponentType<ActionProps>> = {
@@ -39,11 +40,11 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
   const open = useSignal<ActionId | undefined>(undefined);
   const actions = listActions(record);
   // The actions are on the page as long as the sandbox is, whichever tab is shown.
-  useEffect(() => () => closeTerminals(record.id), [record.id]);
+  useEffect(() => holdTerminals(record.id), [record.id]);
   const running = describeOperation(record.operation);
   const OpenDialog = open.value === undefined ? undefined : DIALOGS[open.value];
   return (
-    <>
+    <div class="actions sandbox-actions">
       {running !== undefined && (
         <span class="under-way" role="status">
           <span class="spinner" aria-hidden="true" /> It is {running}
@@ -69,11 +70,11 @@ export function SandboxActions({ sandbox, record, reload }: TabProps) {
         <OpenDialog
           sandbox={sandbox}
           record={record}
-          reload={reload}
+          perform={async (work) => performShown(work, reload)}
           onClose={() => (open.value = undefined)}
         />
       )}
-    </>
+    </div>
   );
 }
 

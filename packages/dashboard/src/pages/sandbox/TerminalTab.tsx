@@ -2,14 +2,17 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import type { SandboxInfo } from '../../../../sdk/src/index.ts';
 import { Button, IconButton } from '../../ui/Button.tsx';
+import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Empty } from '../../ui/states.tsx';
 import { useAction } from '../../ui/use-action.ts';
 import { canUse, listActions } from './actions/offered-actions.ts';
 import { explainReason } from './overview/life-text.ts';
+import { codeOf } from './sandbox-code.ts';
 import type { TabProps } from './tab-props.ts';
 import { openSession, sessions, type TerminalSession } from './terminal/terminal-session.ts';
 import { explainEnd } from './terminal/terminal-text.ts';
+import { TouchKeys } from './terminal/TouchKeys.tsx';
 import '@xterm/xterm/css/xterm.css';
 import '../../styles/terminal.css';
 
@@ -22,17 +25,23 @@ export function TerminalTab({ sandbox, record, reload }: TabProps) {
   const isOpenable = record.status === 'running' && canUse(record);
   const hasOpened = useRef(own.length > 0);
   const open = (): void => {
+    hasOpened.current = true;
     chosen.value = openSession(sandbox, reload);
   };
   useEffect(() => {
     // The first terminal needs no click, unless that would wake the sandbox.
-    if (!isOpenable || hasOpened.current) return;
-    hasOpened.current = true;
-    open();
+    if (isOpenable && !hasOpened.current) open();
   }, [isOpenable]);
   if (shown === undefined)
     return (
-      <NoTerminal sandbox={sandbox} record={record} reload={reload} onOpen={open} isOpenable={isOpenable} />
+      <NoTerminal
+        sandbox={sandbox}
+        record={record}
+        reload={reload}
+        isOpenable={isOpenable}
+        onOpen={open}
+        onWake={() => (hasOpened.current = true)}
+      />
     );
   return (
     <div class="terminals">
@@ -43,9 +52,11 @@ export function TerminalTab({ sandbox, record, reload }: TabProps) {
         )}
         <span class="gap" />
         <CopyButton text={`coppice shell ${record.id}`} label="Copy the command for your own terminal" />
+        <CopyAsCode {...describeTerminal(record.id)} />
       </div>
       <Shown session={shown} />
       <Ended session={shown} sandbox={sandbox} record={record} reload={reload} />
+      {shown.state.value.kind === 'open' && <TouchKeys session={shown} />}
       {shown.state.value.kind === 'open' && (
         <p class="terminal-hint">
           <kbd>Ctrl Shift C</kbd> copies, <kbd>Ctrl Shift V</kbd> pastes, <kbd>Ctrl F6</kbd> leaves the
@@ -70,14 +81,12 @@ function TerminalTabs({ own, shown, onChoose }: TerminalTabsProps) {
     if (next !== undefined) onChoose(next);
   };
   return (
-    <div class="terminal-tabs" role="tablist" aria-label="Terminals" onKeyDown={move}>
+    <div class="terminal-tabs" role="group" aria-label="Terminals" onKeyDown={move}>
       {own.map((session) => (
-        <span key={session.number} class="terminal-tab" role="presentation">
+        <span key={session.number} class="terminal-tab">
           <button
             type="button"
-            role="tab"
-            aria-selected={session === shown}
-            tabIndex={session === shown ? 0 : -1}
+            aria-pressed={session === shown}
             title={session.title.value}
             onClick={() => onChoose(session)}
           >
@@ -97,7 +106,7 @@ function Shown({ session }: { session: TerminalSession }) {
   useEffect(() => {
     if (box.current !== null) session.show(box.current);
   }, [session]);
-  return <div ref={box} class="terminal-box" role="tabpanel" aria-label={session.title.value} />;
+  return <div ref={box} class="terminal-box" role="group" aria-label={session.title.value} />;
 }
 
 function Ended({ session, sandbox, record, reload }: TabProps & { session: TerminalSession }) {
@@ -144,12 +153,15 @@ function Ended({ session, sandbox, record, reload }: TabProps & { session: Termi
 interface NoTerminalProps extends TabProps {
   isOpenable: boolean;
   onOpen: () => void;
+  /** Called before the sandbox is resumed: the terminal that follows is the only one. */
+  onWake: () => void;
 }
 
-function NoTerminal({ sandbox, record, reload, isOpenable, onOpen }: NoTerminalProps) {
+function NoTerminal({ sandbox, record, reload, isOpenable, onOpen, onWake }: NoTerminalProps) {
   const resume = useAction();
   const canResume = listActions(record).some(({ id, isAllowed }) => id === 'resume' && isAllowed);
   const wake = async (): Promise<void> => {
+    onWake();
     const isAwake = await resume.run(async () => {
       await sandbox.resume();
       reload();
@@ -177,4 +189,26 @@ function describeAbsence({ status, endedAt }: SandboxInfo, isOpenable: boolean):
   if (endedAt !== null) return 'The sandbox has ended';
   if (status === 'hibernated') return 'The sandbox is hibernated';
   return status === 'creating' ? 'The sandbox is being created' : 'The sandbox takes no terminal now';
+}
+
+/** A terminal is a WebSocket. With curl, the first step is the ticket that opens it. */
+function describeTerminal(id: string): ReturnType<typeof codeOf> {
+  return codeOf({
+    id,
+    method: 'POST',
+    path: '/tickets',
+    body: {},
+    typescript: [
+      'await using terminal = await sandbox.terminal({ cols: 120, rows: 40 });',
+      "await terminal.write('ls -l; exit\\r');",
+      'for await (const bytes of terminal) process.stdout.write(bytes);',
+    ].join('\n'),
+    python: [
+      'import sys',
+      'with sandbox.terminal(cols=120, rows=40) as terminal:',
+      '    terminal.write("ls -l; exit\\r")',
+      '    for output in terminal:',
+      '        sys.stdout.buffer.write(output)',
+    ].join('\n'),
+  });
 }

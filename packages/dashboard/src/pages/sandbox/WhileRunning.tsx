@@ -47,7 +47,7 @@ export function WhileRunning({ sandbox, record, reload, icon, subject, children 
             </>
           }
         >
-          {subject} are shown while it runs. It continues where it was, in about a second.
+          {subject} are shown while it runs. It continues where it was.
         </Empty>
       );
     default:

@@ -1,5 +1,5 @@
 import type { SessionRecord } from '../../../../contract/src/accounts/people.ts';
-import { chooseTheme, theme, type Theme } from '../../app/theme.ts';
+import { chooseTheme, theme, type Theme } from '../../service/theme.ts';
 import { callAccount } from '../../service/account-calls.ts';
 import { useResource } from '../../service/resource.ts';
 import { account, signOut } from '../../service/session.ts';

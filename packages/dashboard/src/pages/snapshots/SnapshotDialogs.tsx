@@ -1,12 +1,14 @@
 /** Dialogs for one snapshot, for the list of snapshots and for the family of a sandbox. */
 import { useSignal } from '@preact/signals';
 import { useLocation } from 'preact-iso';
+import { useRef } from 'preact/hooks';
 import type { Coppice, RestoreOptions, SnapshotChanges, SnapshotInfo } from '../../../../sdk/src/index.ts';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { SelectField, TextArea, TextField } from '../../ui/Field.tsx';
 import { formatBytes, formatMoment } from '../../ui/format.ts';
 import { toLiteral, toPython, toPythonArguments } from '../../ui/snippets.ts';
 import { parsePairs } from './parse-pairs.ts';
+import { showHidden } from '../../ui/visible-text.ts';
 import { fromFieldTime, toFieldTime } from './snapshot-times.ts';
 
 interface SnapshotDialogProps {
@@ -17,7 +19,7 @@ interface SnapshotDialogProps {
 
 /** Returns how people call a snapshot. */
 export function titleOf({ id, name }: Pick<SnapshotInfo, 'id' | 'name'>): string {
-  return name ?? id;
+  return showHidden(name ?? id);
 }
 
 /** Changes the name and the expiry of a snapshot. */
@@ -155,6 +157,7 @@ const EMPTY_FORM: RestoreForm = {
 /** Creates a sandbox from a snapshot, and opens its page. */
 export function RestoreSnapshot({ client, snapshot, onClose }: SnapshotDialogProps) {
   const { route } = useLocation();
+  const made = useRef('');
   const form = useSignal(EMPTY_FORM);
   const faults = faultsOf(form.value);
   const isWrong = faults.labels !== undefined || faults.env !== undefined;
@@ -167,9 +170,9 @@ export function RestoreSnapshot({ client, snapshot, onClose }: SnapshotDialogPro
       done="The sandbox has been restored."
       isDisabled={isWrong}
       act={async () => {
-        const { id } = await client.sandboxes.restore(snapshot.id, options);
-        route(`/sandboxes/${id}`);
+        ({ id: made.current } = await client.sandboxes.restore(snapshot.id, options));
       }}
+      onDone={() => route(`/sandboxes/${made.current}`)}
       onClose={onClose}
       code={restoreCode(snapshot.id, options)}
     >

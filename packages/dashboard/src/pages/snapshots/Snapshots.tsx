@@ -1,4 +1,5 @@
 import { useSignal } from '@preact/signals';
+import { useLocation } from 'preact-iso';
 import type { Coppice, SnapshotInfo } from '../../../../sdk/src/index.ts';
 import { useResource } from '../../service/resource.ts';
 import { sandboxes } from '../../service/sandboxes.ts';
@@ -6,11 +7,11 @@ import { client as currentClient } from '../../service/session.ts';
 import { ButtonLink } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
-import { formatBytes, formatMiB, formatNumber } from '../../ui/format.ts';
+import { formatBytes, formatMiB, formatNumber, formatImage } from '../../ui/format.ts';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
 import { Page } from '../../ui/Page.tsx';
-import { shortImage } from '../../ui/short-image.ts';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { filterSnapshots } from './filter-snapshots.ts';
@@ -98,7 +99,8 @@ interface ListedProps {
 }
 
 function Listed({ snapshots, onAction }: ListedProps) {
-  const search = useSignal('');
+  const { query } = useLocation();
+  const search = useSignal(query['q'] ?? '');
   const shown = filterSnapshots(snapshots, search.value);
   const bytes = shown.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   return (
@@ -140,7 +142,9 @@ function columnsOf(onAction: ListedProps['onAction']): readonly Column<SnapshotI
       width: '2.4fr',
       cell: ({ id, name }) => (
         <>
-          <b>{name ?? id}</b>
+          <b>
+            <GuestText text={name ?? id} />
+          </b>
           {name !== null && <span class="soft mono"> {id}</span>}
         </>
       ),
@@ -152,7 +156,7 @@ function columnsOf(onAction: ListedProps['onAction']): readonly Column<SnapshotI
       width: '1.2fr',
       isMinor: true,
       cell: ({ image, vcpus, memMiB }) => (
-        <span title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>{shortImage(image)}</span>
+        <span title={`${image}, ${vcpus} CPU, ${formatMiB(memMiB)}`}>{formatImage(image)}</span>
       ),
     },
     {
@@ -181,7 +185,8 @@ function columnsOf(onAction: ListedProps['onAction']): readonly Column<SnapshotI
     },
     {
       id: 'actions',
-      label: '',
+      label: 'Actions',
+      isAction: true,
       width: '3rem',
       align: 'end',
       cell: (snapshot) => <Actions snapshot={snapshot} onAction={onAction} />,
@@ -191,7 +196,7 @@ function columnsOf(onAction: ListedProps['onAction']): readonly Column<SnapshotI
 
 function SandboxName({ id }: { id: string }) {
   const sandbox = sandboxes.value?.find((one) => one.id === id);
-  return sandbox?.name == null ? <span class="mono">{id}</span> : <>{sandbox.name}</>;
+  return sandbox?.name == null ? <span class="mono">{id}</span> : <GuestText text={sandbox.name} />;
 }
 
 function Actions({ snapshot, onAction }: { snapshot: SnapshotInfo; onAction: ListedProps['onAction'] }) {

@@ -2,7 +2,7 @@
 import { useEffect, useRef } from 'preact/hooks';
 import type UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import { theme } from '../../app/theme.ts';
+import { theme } from '../../service/theme.ts';
 import { formatCents } from '../../ui/format.ts';
 import { showFailure } from '../../ui/toasts.tsx';
 import { formatUtcDay } from './utc-day.ts';

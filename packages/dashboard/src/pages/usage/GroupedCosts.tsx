@@ -1,8 +1,8 @@
 import { useSignal } from '@preact/signals';
 import { costCents } from '../../../../contract/src/billing/cost.ts';
-import { formatCents, formatDuration, formatNumber } from '../../ui/format.ts';
+import { formatCents, formatDuration, formatNumber, formatImage } from '../../ui/format.ts';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Card } from '../../ui/Page.tsx';
-import { shortImage } from '../../ui/short-image.ts';
 import { costsByLabel, groupCosts, labelNames, type CostLine, type GroupCost } from './statement-costs.ts';
 
 const IMAGE = 'image';
@@ -15,7 +15,7 @@ export function GroupedCosts({ lines }: { lines: readonly CostLine[] }) {
   const chosen = useSignal(labels[0] === undefined ? IMAGE : LABEL + labels[0]);
   const label = chosen.value.startsWith(LABEL) ? chosen.value.slice(LABEL.length) : undefined;
   const groups =
-    label === undefined ? groupCosts(lines, ({ image }) => shortImage(image)) : costsByLabel(lines, label);
+    label === undefined ? groupCosts(lines, ({ image }) => formatImage(image)) : costsByLabel(lines, label);
   return (
     <Card
       title={label === undefined ? 'By image' : `By label ${label}`}
@@ -92,7 +92,9 @@ export function ShareBar({
 }) {
   return (
     <li class="share">
-      <span class={isPlain ? 'share-name soft' : 'share-name'}>{name}</span>
+      <span class={isPlain ? 'share-name soft' : 'share-name'}>
+        <GuestText text={name} />
+      </span>
       {note !== undefined && <span class="hint">{note}</span>}
       <span class="share-value">{value}</span>
       <span class="share-track" aria-hidden="true">

@@ -3,9 +3,9 @@ import { useMemo } from 'preact/hooks';
 import { costCents } from '../../../../contract/src/billing/cost.ts';
 import { Labels } from '../../ui/Badge.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
-import { formatCents, formatDuration, formatMiB, formatNumber } from '../../ui/format.ts';
+import { formatCents, formatDuration, formatMiB, formatNumber, formatImage } from '../../ui/format.ts';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Card } from '../../ui/Page.tsx';
-import { shortImage } from '../../ui/short-image.ts';
 import { sortLines, type CostLine, type LineOrder } from './statement-costs.ts';
 
 const COLUMNS: readonly Column<CostLine>[] = [
@@ -18,7 +18,10 @@ const COLUMNS: readonly Column<CostLine>[] = [
         <span class="mono">{sandboxId}</span>
       ) : (
         <>
-          <b>{life.name}</b> <span class="soft mono">{sandboxId}</span>
+          <b>
+            <GuestText text={life.name} />
+          </b>{' '}
+          <span class="soft mono">{sandboxId}</span>
         </>
       ),
   },
@@ -26,7 +29,7 @@ const COLUMNS: readonly Column<CostLine>[] = [
     id: 'image',
     label: 'Image',
     width: '1.3fr',
-    cell: ({ image }) => <span title={image}>{shortImage(image)}</span>,
+    cell: ({ image }) => <span title={image}>{formatImage(image)}</span>,
   },
   {
     id: 'size',

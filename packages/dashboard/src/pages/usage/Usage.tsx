@@ -51,11 +51,13 @@ function Opened({ client }: { client: Coppice }) {
         />
       }
     >
-      <Totals client={client} />
-      <MonthPicker month={month} isLoading={resource.isLoading} reload={resource.reload} />
-      <Loaded resource={resource} rows={8}>
-        {(costs) => <MonthStatement key={month} {...costs} />}
-      </Loaded>
+      <div class="usage">
+        <Totals client={client} />
+        <MonthPicker month={month} isLoading={resource.isLoading} reload={resource.reload} />
+        <Loaded resource={resource} rows={8}>
+          {(costs) => <MonthStatement key={month} {...costs} />}
+        </Loaded>
+      </div>
     </Page>
   );
 }
@@ -170,22 +172,24 @@ function MonthPicker({
     <div class="filters month-picker">
       <h2>Statement</h2>
       <span class="gap" />
-      <span class="flip">
-        <IconButton icon="chevronRight" label="Earlier month" onClick={() => open(previousMonth(month))} />
-      </span>
-      <select aria-label="Month" value={month} onChange={(event) => open(event.currentTarget.value)}>
-        {(listed.includes(month) ? listed : [...listed, month]).map((one) => (
-          <option key={one} value={one}>
-            {formatMonth(one)}
-          </option>
-        ))}
-      </select>
-      <IconButton
-        icon="chevronRight"
-        label="Later month"
-        isDisabled={month >= current}
-        onClick={() => open(nextMonth(month))}
-      />
+      <div class="month-choice">
+        <span class="flip">
+          <IconButton icon="chevronRight" label="Earlier month" onClick={() => open(previousMonth(month))} />
+        </span>
+        <select aria-label="Month" value={month} onChange={(event) => open(event.currentTarget.value)}>
+          {(listed.includes(month) ? listed : [...listed, month]).map((one) => (
+            <option key={one} value={one}>
+              {formatMonth(one)}
+            </option>
+          ))}
+        </select>
+        <IconButton
+          icon="chevronRight"
+          label="Later month"
+          isDisabled={month >= current}
+          onClick={() => open(nextMonth(month))}
+        />
+      </div>
       <Button icon="refresh" isBusy={isLoading} onClick={reload}>
         Read again
       </Button>

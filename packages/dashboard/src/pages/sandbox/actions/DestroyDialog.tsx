@@ -8,7 +8,7 @@ import { Facts } from '../../../ui/Page.tsx';
 import { codeOf } from '../sandbox-code.ts';
 import type { ActionProps } from './action-props.ts';
 
-export function DestroyDialog({ sandbox, record, reload, onClose }: ActionProps) {
+export function DestroyDialog({ sandbox, record, perform, onClose }: ActionProps) {
   const result = useSignal<DestroyResult | undefined>(undefined);
   if (result.value !== undefined) return <Result result={result.value} onClose={onClose} />;
   return (
@@ -17,8 +17,7 @@ export function DestroyDialog({ sandbox, record, reload, onClose }: ActionProps)
       verb="Destroy"
       kind="danger"
       act={async () => {
-        result.value = await sandbox.destroy();
-        reload();
+        result.value = await perform(async () => sandbox.destroy());
       }}
       onClose={() => {
         if (result.peek() === undefined) onClose();

@@ -18,14 +18,13 @@ interface Outcome {
   errors: readonly string[];
 }
 
-export function ForkDialog({ sandbox, record, reload, onClose }: ActionProps) {
+export function ForkDialog({ sandbox, record, perform, onClose }: ActionProps) {
   const count = useSignal('1');
   const outcome = useSignal<Outcome | undefined>(undefined);
   const wanted = Number(count.value);
   const isCount = Number.isInteger(wanted) && wanted >= 1 && wanted <= MAX_CHILDREN;
   const fork = async (): Promise<void> => {
-    outcome.value = await forkAll(sandbox, wanted);
-    reload();
+    outcome.value = await perform(async () => forkAll(sandbox, wanted));
   };
   if (outcome.value !== undefined) return <Children {...outcome.value} onClose={onClose} />;
   return (

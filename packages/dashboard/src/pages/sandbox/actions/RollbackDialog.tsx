@@ -10,7 +10,7 @@ import { codeOf } from '../sandbox-code.ts';
 import type { ActionProps } from './action-props.ts';
 import { listOwnSnapshots } from './own-snapshots.ts';
 
-export function RollbackDialog({ sandbox, record, reload, onClose }: ActionProps) {
+export function RollbackDialog({ sandbox, record, perform, onClose }: ActionProps) {
   const current = client.value;
   const chosen = useSignal('');
   const snapshots = useResource(
@@ -27,10 +27,7 @@ export function RollbackDialog({ sandbox, record, reload, onClose }: ActionProps
       size="large"
       done="The sandbox was rolled back."
       isDisabled={id === ''}
-      act={async () => {
-        await sandbox.rollback(id);
-        reload();
-      }}
+      act={async () => perform(async () => sandbox.rollback(id))}
       onClose={onClose}
       code={codeOf({
         id: record.id,

@@ -7,7 +7,7 @@ import { codeOf } from '../sandbox-code.ts';
 import type { ActionProps } from './action-props.ts';
 import { fillSettings, readSettings, type SettingsForm } from './settings-form.ts';
 
-export function SettingsDialog({ sandbox, record, reload, onClose }: ActionProps) {
+export function SettingsDialog({ sandbox, record, perform, onClose }: ActionProps) {
   // The record may change while the dialog is open; the form is compared with the one that filled it.
   const filledFrom = useSignal(record);
   const form = useSignal<SettingsForm>(fillSettings(record));
@@ -20,10 +20,7 @@ export function SettingsDialog({ sandbox, record, reload, onClose }: ActionProps
       size="large"
       done="The settings were saved."
       isDisabled={hasErrors || Object.keys(changes).length === 0}
-      act={async () => {
-        await sandbox.update(changes);
-        reload();
-      }}
+      act={async () => perform(async () => sandbox.update(changes))}
       onClose={onClose}
       code={codeOf(describeChanges(record.id, hasErrors ? {} : changes))}
     >

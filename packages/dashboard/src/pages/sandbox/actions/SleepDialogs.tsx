@@ -4,16 +4,13 @@ import { Checkbox } from '../../../ui/Field.tsx';
 import { codeOf } from '../sandbox-code.ts';
 import type { ActionProps } from './action-props.ts';
 
-export function HibernateDialog({ sandbox, record, reload, onClose }: ActionProps) {
+export function HibernateDialog({ sandbox, record, perform, onClose }: ActionProps) {
   return (
     <ActionDialog
       title="Hibernate the sandbox"
       verb="Hibernate"
       done="The sandbox is hibernated."
-      act={async () => {
-        await sandbox.hibernate();
-        reload();
-      }}
+      act={async () => perform(async () => sandbox.hibernate())}
       onClose={onClose}
       code={codeOf({
         id: record.id,
@@ -31,17 +28,14 @@ export function HibernateDialog({ sandbox, record, reload, onClose }: ActionProp
   );
 }
 
-export function ResumeDialog({ sandbox, record, reload, onClose }: ActionProps) {
+export function ResumeDialog({ sandbox, record, perform, onClose }: ActionProps) {
   const isFresh = useSignal(false);
   return (
     <ActionDialog
       title="Resume the sandbox"
       verb="Resume"
       done="The sandbox runs."
-      act={async () => {
-        await sandbox.resume(isFresh.value ? { disk: 'fresh' } : {});
-        reload();
-      }}
+      act={async () => perform(async () => sandbox.resume(isFresh.value ? { disk: 'fresh' } : {}))}
       onClose={onClose}
       code={codeOf({
         id: record.id,

@@ -16,7 +16,7 @@ const EXPIRIES: readonly (readonly [string, string])[] = [
   [OTHER, 'After another time'],
 ];
 
-export function SnapshotDialog({ sandbox, record, reload, onClose }: ActionProps) {
+export function SnapshotDialog({ sandbox, record, perform, onClose }: ActionProps) {
   const name = useSignal('');
   const expiry = useSignal('');
   const other = useSignal('');
@@ -33,10 +33,7 @@ export function SnapshotDialog({ sandbox, record, reload, onClose }: ActionProps
       verb="Take snapshot"
       done="The snapshot was taken."
       isDisabled={!isExpiry}
-      act={async () => {
-        await sandbox.snapshot(options);
-        reload();
-      }}
+      act={async () => perform(async () => sandbox.snapshot(options))}
       onClose={onClose}
       code={codeOf({
         id: record.id,

@@ -4,6 +4,7 @@ import type { Sandbox, SandboxInfo } from '../../../../../sdk/src/index.ts';
 export interface ActionProps {
   sandbox: Sandbox;
   record: SandboxInfo;
-  reload: () => void;
+  /** Runs the action, and has the page show how it proceeds. */
+  perform: <Result>(work: () => Promise<Result>) => Promise<Result>;
   onClose: () => void;
 }

@@ -1,33 +1,30 @@
-import { useSignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
-import { useEffect } from 'preact/hooks';
-import type { Command, CommandInfo, Sandbox } from '../../../../../sdk/src/index.ts';
-import { explain } from '../../../service/errors.ts';
+import type { Command, CommandInfo, Sandbox, SandboxInfo } from '../../../../../sdk/src/index.ts';
 import { useNow, useResource } from '../../../service/resource.ts';
 import { Badge } from '../../../ui/Badge.tsx';
-import { Button, ButtonLink } from '../../../ui/Button.tsx';
+import { ButtonLink } from '../../../ui/Button.tsx';
 import { CopyAsCode } from '../../../ui/CopyAsCode.tsx';
-import { CopyButton } from '../../../ui/CopyButton.tsx';
 import { formatBytes, formatDuration, formatMoment } from '../../../ui/format.ts';
+import { Icon } from '../../../ui/Icon.tsx';
 import { Card, Facts } from '../../../ui/Page.tsx';
 import { toLiteral, toPython } from '../../../ui/snippets.ts';
 import { Empty, Loaded } from '../../../ui/states.tsx';
-import { OutputView } from '../output/OutputView.tsx';
-import { useLiveOutput } from '../output/use-live-output.ts';
 import { codeOf } from '../sandbox-code.ts';
 import { CommandInput } from './CommandInput.tsx';
+import { CommandOutput } from './CommandOutput.tsx';
 import { describeCommand, durationOf, explainExit } from './command-text.ts';
 import { SignalMenu } from './SignalMenu.tsx';
 
 interface CommandDetailProps {
   sandbox: Sandbox;
+  record: SandboxInfo;
   commandId: string;
   /** Whether the guest takes calls now. */
   canReach: boolean;
 }
 
 /** One command, with its output as it is written. */
-export function CommandDetail({ sandbox, commandId, canReach }: CommandDetailProps) {
+export function CommandDetail({ sandbox, record, commandId, canReach }: CommandDetailProps) {
   const list = `/sandboxes/${sandbox.id}/commands`;
   const resource = useResource(
     async (signal) => sandbox.commands.get(commandId, { signal }),
@@ -37,7 +34,9 @@ export function CommandDetail({ sandbox, commandId, canReach }: CommandDetailPro
   return (
     <div class="stack">
       <p>
-        <a href={list}>All commands</a>
+        <a class="back" href={list}>
+          <Icon name="arrowLeft" size={16} /> All commands
+        </a>
       </p>
       <Loaded resource={resource} rows={6}>
         {(command) =>
@@ -48,7 +47,7 @@ export function CommandDetail({ sandbox, commandId, canReach }: CommandDetailPro
               action={<ButtonLink href={list}>All commands</ButtonLink>}
             />
           ) : (
-            <Found command={command} sandbox={sandbox} canReach={canReach} reload={resource.reload} />
+            <Found command={command} sandbox={record} canReach={canReach} reload={resource.reload} />
           )
         }
       </Loaded>
@@ -58,7 +57,7 @@ export function CommandDetail({ sandbox, commandId, canReach }: CommandDetailPro
 
 interface FoundProps {
   command: Command;
-  sandbox: Sandbox;
+  sandbox: SandboxInfo;
   canReach: boolean;
   reload: () => void;
 }
@@ -85,14 +84,14 @@ function Found({ command, sandbox, canReach, reload }: FoundProps) {
         <Facts facts={listFacts(record)} />
         {explainExit(record) !== undefined && <p class="hint">{explainExit(record)}</p>}
       </Card>
-      <Output key={record.id} command={command} onEnd={reload} />
+      <CommandOutput key={record.id} command={command} record={sandbox} onEnd={reload} />
       {isRunning && <CommandInput command={command} isDisabled={!canReach} />}
     </>
   );
 }
 
 function listFacts(record: CommandInfo): (readonly [string, ComponentChildren])[] {
-  const { id, tag, startedAt, outputBytes } = record;
+  const { id, tag, state, startedAt, outputBytes } = record;
   const { text, tone } = describeCommand(record);
   return [
     [
@@ -103,7 +102,8 @@ function listFacts(record: CommandInfo): (readonly [string, ComponentChildren])[
     ],
     ['Started', formatMoment(startedAt)],
     ['Duration', <Duration key="duration" record={record} />],
-    ['Output', formatBytes(outputBytes)],
+    // The service learns the size from time to time only.
+    ...(state === 'running' ? [] : ([['Output', formatBytes(outputBytes)]] as const)),
     ['Tag', tag ?? <span class="soft">None</span>],
     [
       'Id',
@@ -118,86 +118,6 @@ export function Duration({ record }: { record: CommandInfo }) {
   const now = useNow();
   const ms = durationOf(record, now.value);
   return ms === undefined ? <span class="soft">unknown</span> : <>{formatDuration(ms)}</>;
-}
-
-type Stream = 'both' | 'stdout' | 'stderr';
-const STREAMS: readonly (readonly [Stream, string])[] = [
-  ['both', 'All'],
-  ['stdout', 'stdout'],
-  ['stderr', 'stderr'],
-];
-/** Of long output only the end is read. */
-const TAIL_BYTES = 512 * 1024;
-
-/** Follows the output from near its end, until the command or the page ends. */
-function Output({ command, onEnd }: { command: Command; onEnd: () => void }) {
-  const stream = useSignal<Stream>('both');
-  const error = useSignal<string | undefined>(undefined);
-  const isDone = useSignal(false);
-  const attempt = useSignal(0);
-  const output = useLiveOutput();
-  const left = Math.max(0, command.record.outputBytes - TAIL_BYTES);
-  useEffect(() => {
-    const end = new AbortController();
-    output.clear();
-    error.value = undefined;
-    isDone.value = false;
-    const chosen = stream.value === 'both' ? {} : { stream: stream.value };
-    void (async () => {
-      try {
-        for await (const chunk of command.output({ ...chosen, offset: left, signal: end.signal }))
-          if (chunk.type !== 'dropped') await output.add(chunk.type, chunk.data);
-        isDone.value = true;
-        onEnd();
-      } catch (fault) {
-        if (!end.signal.aborted) error.value = explain(fault);
-      }
-    })();
-    return () => end.abort();
-  }, [command.id, stream.value, attempt.value]);
-  return (
-    <Card
-      title="Output"
-      actions={
-        <>
-          <CopyButton
-            text={output.pieces.map(({ text }) => text).join('')}
-            label="Copy the output that is shown"
-          />
-          <div class="segments" role="group" aria-label="Stream">
-            {STREAMS.map(([id, label]) => (
-              <button
-                key={id}
-                type="button"
-                aria-pressed={stream.value === id}
-                onClick={() => (stream.value = id)}
-              >
-                {label}
-              </button>
-            ))}
-          </div>
-        </>
-      }
-    >
-      {error.value !== undefined && (
-        <div class="failure" role="alert">
-          <p>{error.value}</p>
-          <Button icon="refresh" onClick={() => (attempt.value += 1)}>
-            Try again
-          </Button>
-        </div>
-      )}
-      {left > 0 && (
-        <p class="hint">The output begins {formatBytes(left)} earlier. The API has all that is kept.</p>
-      )}
-      <OutputView
-        label="Output of the command"
-        pieces={output.pieces}
-        droppedCount={output.droppedCount}
-        placeholder={isDone.value ? 'There is no output.' : 'There is no output yet.'}
-      />
-    </Card>
-  );
 }
 
 function describeOutput(sandboxId: string, id: string): ReturnType<typeof codeOf> {

@@ -72,8 +72,8 @@ function columnsOf(actions: EntryActions): readonly Column<FileEntry>[] {
     },
     {
       id: 'actions',
-      label: '',
-      width: '2.5rem',
+      label: 'More',
+      width: '2.8rem',
       align: 'end',
       cell: (entry) => (
         <Menu

@@ -44,7 +44,9 @@ export function FileView({
       <Loaded resource={resource} rows={6}>
         {({ info, content }) => (
           <>
-            <FileFacts info={info} />
+            <div class="file-facts">
+              <FileFacts info={info} />
+            </div>
             <Content content={content} size={info.size} />
           </>
         )}

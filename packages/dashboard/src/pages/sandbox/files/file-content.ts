@@ -1,4 +1,4 @@
-/** What the first bytes of a file are. Its name does not count: the guest chose it. */
+/** Tells kinds of files apart by their first bytes. The name does not count: the guest chose it. */
 
 /** Only these are shown as images: none of them can contain a script. */
 const RASTERS: readonly { type: string; isStart: (bytes: Uint8Array) => boolean }[] = [

@@ -3,10 +3,12 @@ import type { Coppice } from '../../../../../sdk/src/index.ts';
 import { useResource } from '../../../service/resource.ts';
 import { Badge, type Tone } from '../../../ui/Badge.tsx';
 import { Button } from '../../../ui/Button.tsx';
+import { GuestText } from '../../../ui/GuestText.tsx';
 import { Dialog } from '../../../ui/Dialog.tsx';
 import { Checkbox, TextField } from '../../../ui/Field.tsx';
 import { formatBytes, formatMoment, formatNumber } from '../../../ui/format.ts';
 import { Failure, Loaded } from '../../../ui/states.tsx';
+import { showHidden } from '../../../ui/visible-text.ts';
 import { useAction } from '../../../ui/use-action.ts';
 import {
   compareFacts,
@@ -17,7 +19,7 @@ import {
   type FileChange,
 } from './compare.ts';
 import type { FamilyNode } from './family.ts';
-import { getSandbox } from './NodeDialogs.tsx';
+import { getSandbox } from './get-sandbox.ts';
 import { nameOf, type LiveRecords } from './node-text.ts';
 
 interface CompareProps {
@@ -84,9 +86,13 @@ function FactTable({ names, facts }: { names: readonly [string, string]; facts: 
           <tbody>
             {shown.map(({ name, left, right, isDifferent }) => (
               <tr key={name} class={isDifferent ? 'different' : ''}>
-                <th scope="row">{name}</th>
-                <td>{left}</td>
-                <td>{right}</td>
+                <th scope="row">{showHidden(name)}</th>
+                <td>
+                  <GuestText text={left} />
+                </td>
+                <td>
+                  <GuestText text={right} />
+                </td>
               </tr>
             ))}
           </tbody>
@@ -184,7 +190,9 @@ function FileChanges({ names, changes, count, isCut }: Outcome & { names: readon
           {shown.map(({ path, kind, left, right }) => (
             <li key={path}>
               <Badge tone={TONES[kind]}>{kind}</Badge>
-              <span class="mono">{path}</span>
+              <span class="mono">
+                <GuestText text={path} />
+              </span>
               <span class="soft">{describeChange(left, right)}</span>
             </li>
           ))}
@@ -202,6 +210,6 @@ function describeChange(left: FileChange['left'], right: FileChange['right']): s
   if (left.type !== right.type) return `${left.type} → ${right.type}`;
   if (left.size !== right.size) return `${formatBytes(left.size)} → ${formatBytes(right.size)}`;
   if (left.mode !== right.mode) return `${left.mode} → ${right.mode}`;
-  if (left.target !== right.target) return `${left.target} → ${right.target}`;
+  if (left.target !== right.target) return showHidden(`${left.target} → ${right.target}`);
   return `${formatMoment(left.mtime)} → ${formatMoment(right.mtime)}`;
 }

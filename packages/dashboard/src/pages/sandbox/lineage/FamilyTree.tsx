@@ -4,7 +4,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { StateBadge } from '../../../ui/Badge.tsx';
 import { Icon } from '../../../ui/Icon.tsx';
 import { formatAge, formatBytes, formatCents, formatMoment } from '../../../ui/format.ts';
-import type { FamilyCosts } from './costs.ts';
+import { costOf, type FamilyCosts } from './costs.ts';
 import type { FamilyNode } from './family.ts';
 import { drawLines, stepOf, type Row } from './layout.ts';
 import { nameOf, type LiveRecords } from './node-text.ts';
@@ -19,7 +19,10 @@ export interface TreeView {
 }
 
 interface FamilyTreeProps extends TreeView {
+  /** The arrow keys. */
   onSelect: (id: string) => void;
+  /** A click. */
+  onPick: (id: string) => void;
   /** Enter: opens what is selected. */
   onEnter: (id: string) => void;
   onToggle: (id: string) => void;
@@ -53,7 +56,11 @@ export function FamilyTree(props: FamilyTreeProps) {
       aria-activedescendant={selected === -1 ? undefined : rowId(selectedId ?? '')}
       tabIndex={0}
       onKeyDown={(event) => handleKey(event, props)}
-      onFocus={() => selected === -1 && rows[0] !== undefined && onSelect(rows[0].node.id)}
+      onFocus={({ currentTarget }) => {
+        // A click selects by itself.
+        if (selected === -1 && rows[0] !== undefined && currentTarget.matches(':focus-visible'))
+          onSelect(rows[0].node.id);
+      }}
     >
       <div
         class="family-rows"
@@ -70,7 +77,7 @@ export function FamilyTree(props: FamilyTreeProps) {
 
 function TreeRow({ row, stepPx, ...props }: { row: Row; stepPx: number } & FamilyTreeProps) {
   const { node, depth, isOpen, position, siblings } = row;
-  const { selectedId, currentId, onSelect, onToggle, live } = props;
+  const { selectedId, currentId, onPick, onToggle, live } = props;
   const linesPx = (depth + 1) * stepPx;
   const isEnded = node.kind === 'sandbox' && node.record.endedAt !== null;
   return (
@@ -83,7 +90,7 @@ function TreeRow({ row, stepPx, ...props }: { row: Row; stepPx: number } & Famil
       aria-setsize={siblings}
       aria-expanded={isOpen}
       aria-selected={node.id === selectedId}
-      onClick={() => onSelect(node.id)}
+      onClick={() => onPick(node.id)}
     >
       <svg class="family-lines" width={linesPx} height={ROW_PX} aria-hidden="true">
         <path d={drawLines(row, stepPx, ROW_PX)} />
@@ -132,18 +139,12 @@ function RowFacts({ node, live, costs, now }: { node: FamilyNode } & TreeView) {
           <StateBadge {...(live.get(node.id) ?? node.record)} />
         )}
       </span>
-      <span class="family-cost">
-        {formatCost(costs?.costOf(node.id, { isRunning: isRunning(node), now }))}
-      </span>
+      <span class="family-cost">{formatCost(costOf(node, { live, costs, now }))}</span>
       <time class="family-age" dateTime={node.createdAt} title={formatMoment(node.createdAt)}>
         {formatAge(node.createdAt, now)}
       </time>
     </>
   );
-}
-
-function isRunning(node: FamilyNode): boolean {
-  return node.kind === 'sandbox' && node.record.status === 'running';
 }
 
 function formatCost(cents: number | undefined): string {

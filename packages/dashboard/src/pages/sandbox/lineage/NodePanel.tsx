@@ -1,24 +1,24 @@
 /** What is known about the selected member of a family, and what can be done with it. */
 import type { ComponentChildren } from 'preact';
-import {
-  findAdmission,
-  findTransition,
-  type SandboxOperation,
-  type SandboxRequest,
-  type SandboxState,
-} from '../../../../../contract/src/sandbox/lifecycle.ts';
 import type { Coppice, SandboxInfo } from '../../../../../sdk/src/index.ts';
 import { useResource } from '../../../service/resource.ts';
 import { Labels, StateBadge } from '../../../ui/Badge.tsx';
 import { Button, ButtonLink, IconButton } from '../../../ui/Button.tsx';
 import { CopyButton } from '../../../ui/CopyButton.tsx';
-import { formatBytes, formatCents, formatMiB, formatMoment, formatNumber } from '../../../ui/format.ts';
+import {
+  formatBytes,
+  formatCents,
+  formatImage,
+  formatMiB,
+  formatMoment,
+  formatNumber,
+} from '../../../ui/format.ts';
 import { Icon, type IconName } from '../../../ui/Icon.tsx';
 import { Facts } from '../../../ui/Page.tsx';
-import { shortImage } from '../../../ui/short-image.ts';
 import { Ago } from '../../../ui/Time.tsx';
 import { describeReason } from '../../history/end-reason.ts';
-import type { FamilyCosts } from './costs.ts';
+import { listActions, type ActionId, type OfferedAction } from '../actions/offered-actions.ts';
+import { costOf, type FamilyCosts } from './costs.ts';
 import {
   findBelow,
   findBeside,
@@ -31,18 +31,11 @@ import {
 } from './family.ts';
 import { nameOf, type LiveRecords } from './node-text.ts';
 
-/** Dialogs that the panel opens. */
-export type NodeAction =
-  | 'fork'
-  | 'snapshot'
-  | 'rollback'
-  | 'compare'
-  | 'destroy'
-  | 'below'
-  | 'beside'
-  | 'restore'
-  | 'edit'
-  | 'delete';
+/** Dialogs that the panel opens for a sandbox: those of its page. */
+export type SandboxAction = Exclude<ActionId, 'configure'>;
+export type SnapshotAction = 'restore' | 'return' | 'edit' | 'delete';
+/** Dialogs for a part of the family. */
+export type FamilyAction = 'compare' | 'below' | 'beside';
 
 export interface PanelProps {
   client: Coppice;
@@ -51,7 +44,9 @@ export interface PanelProps {
   costs: FamilyCosts | undefined;
   now: number;
   currentId: string;
-  onAction: (action: NodeAction) => void;
+  onFamily: (node: FamilyNode, action: FamilyAction) => void;
+  onSandbox: (node: SandboxNode, action: SandboxAction) => void;
+  onSnapshot: (node: SnapshotNode, action: SnapshotAction) => void;
   onClose: () => void;
 }
 
@@ -85,7 +80,7 @@ function SandboxPart({ node, ...props }: PanelProps & { node: SandboxNode }) {
     { concerns: ({ runId }) => runId === id },
   );
   const record = live.get(id) ?? read.value ?? undefined;
-  const cost = costs?.costOf(id, { isRunning: node.record.status === 'running', now });
+  const cost = costOf(node, { live, costs, now });
   return (
     <>
       <div class="family-id">
@@ -126,7 +121,7 @@ function endFacts({ record: node }: SandboxNode, record: SandboxInfo | undefined
 
 function shapeFacts({ image, vcpus, memMiB, disk }: SandboxInfo) {
   return [
-    ['Image', <span title={image}>{shortImage(image)}</span>],
+    ['Image', <span title={image}>{formatImage(image)}</span>],
     ['Size', `${formatNumber(vcpus)} CPU · ${formatMiB(memMiB)}`],
     ...(disk === null ? [] : [['Disk', disk.name] as const]),
   ] as const;
@@ -147,63 +142,61 @@ function SandboxButtons({
   node,
   record,
   family,
-  onAction,
+  onSandbox,
+  onFamily,
 }: PanelProps & { node: SandboxNode; record: SandboxInfo | undefined }) {
-  const below = findBelow(node).length;
+  const { status } = node.record;
+  const actions = listActions({ status, operation: record?.operation ?? null });
   const beside = findBeside(family, node, { keepAncestors: true }).length;
-  const besideAll = findBeside(family, node, { keepAncestors: false }).length;
-  const returns = findReturns(family, node).length;
-  const refusal = (request: SandboxRequest): string | undefined => refusalOf(node, record, request);
+  const hasOthers = findBeside(family, node, { keepAncestors: false }).length > 0;
+  const hasReturns = findReturns(family, node).length > 0;
+  const act = ({ id, label, icon, isAllowed, note }: OfferedAction) => {
+    if (id === 'configure') return null;
+    const refusal =
+      id === 'rollback' && !hasReturns ? 'Neither it nor an ancestor has a snapshot.' : undefined;
+    return (
+      <Act
+        key={id}
+        icon={icon}
+        isDisabled={!isAllowed || refusal !== undefined}
+        note={isAllowed ? (refusal ?? note) : note}
+        isDanger={id === 'destroy'}
+        onClick={() => onSandbox(node, id)}
+      >
+        {label}
+      </Act>
+    );
+  };
   return (
     <>
-      <Act icon="fork" refusal={refusal('fork')} onClick={() => onAction('fork')}>
-        Fork
-      </Act>
-      <Act icon="snapshot" refusal={refusal('snapshot')} onClick={() => onAction('snapshot')}>
-        Snapshot
-      </Act>
-      <Act
-        icon="rewind"
-        refusal={
-          refusal('rollback') ?? (returns === 0 ? 'Neither it nor an ancestor has a snapshot.' : undefined)
-        }
-        onClick={() => onAction('rollback')}
-      >
-        Roll back
-      </Act>
-      <Act icon="search" onClick={() => onAction('compare')}>
+      {actions.filter(({ id }) => id !== 'destroy').map(act)}
+      <Act icon="search" onClick={() => onFamily(node, 'compare')}>
         Compare
       </Act>
-      {below > 0 && (
-        <Act icon="trash" isDanger onClick={() => onAction('below')}>
-          Destroy all below ({formatNumber(below)})
-        </Act>
-      )}
-      {besideAll > 0 && (
-        <Act icon="trash" isDanger onClick={() => onAction('beside')}>
+      <DestroyBelow node={node} onFamily={onFamily} />
+      {hasOthers && (
+        <Act icon="trash" isDanger onClick={() => onFamily(node, 'beside')}>
           Keep only this branch{beside > 0 ? ` (ends ${formatNumber(beside)})` : ''}
         </Act>
       )}
-      <Act icon="trash" isDanger refusal={refusal('destroy')} onClick={() => onAction('destroy')}>
-        Destroy
-      </Act>
+      {actions.filter(({ id }) => id === 'destroy').map(act)}
     </>
   );
 }
 
-/** Returns why the service would refuse a request; undefined if it would not. */
-function refusalOf({ record: node }: SandboxNode, record: SandboxInfo | undefined, request: SandboxRequest) {
-  const state = node.status as SandboxState;
-  const operation = (record?.operation ?? null) as SandboxOperation | null;
-  if (findTransition(state, request).outcome === 'refuse')
-    return node.endedAt === null ? `Not while it is ${state}.` : 'It has ended.';
-  return findAdmission(operation, request) === 'refuse' ? `Not while it is ${operation}.` : undefined;
+function DestroyBelow({ node, onFamily }: Pick<PanelProps, 'onFamily'> & { node: FamilyNode }) {
+  const below = findBelow(node).length;
+  if (below === 0) return null;
+  return (
+    <Act icon="trash" isDanger onClick={() => onFamily(node, 'below')}>
+      Destroy all below ({formatNumber(below)})
+    </Act>
+  );
 }
 
-function SnapshotPart({ node, family, live, onAction }: PanelProps & { node: SnapshotNode }) {
+function SnapshotPart({ node, family, live, onSnapshot, onFamily }: PanelProps & { node: SnapshotNode }) {
   const { record } = node;
   const returning = findReturning(family, node).length;
-  const below = findBelow(node).length;
   return (
     <>
       <div class="family-id">
@@ -222,28 +215,25 @@ function SnapshotPart({ node, family, live, onAction }: PanelProps & { node: Sna
         ]}
       />
       <div class="family-actions">
-        <Act icon="plus" onClick={() => onAction('restore')}>
+        <Act icon="plus" onClick={() => onSnapshot(node, 'restore')}>
           Restore
         </Act>
         <Act
           icon="rewind"
-          refusal={returning === 0 ? 'No running sandbox is it or descends from it.' : undefined}
-          onClick={() => onAction('rollback')}
+          isDisabled={returning === 0}
+          note={returning === 0 ? 'The sandbox it was taken of and those below it do not run.' : undefined}
+          onClick={() => onSnapshot(node, 'return')}
         >
           Roll back
         </Act>
-        <Act icon="search" onClick={() => onAction('compare')}>
+        <Act icon="search" onClick={() => onFamily(node, 'compare')}>
           Compare
         </Act>
-        <Act icon="settings" onClick={() => onAction('edit')}>
+        <Act icon="settings" onClick={() => onSnapshot(node, 'edit')}>
           Change
         </Act>
-        {below > 0 && (
-          <Act icon="trash" isDanger onClick={() => onAction('below')}>
-            Destroy all below ({formatNumber(below)})
-          </Act>
-        )}
-        <Act icon="trash" isDanger onClick={() => onAction('delete')}>
+        <DestroyBelow node={node} onFamily={onFamily} />
+        <Act icon="trash" isDanger onClick={() => onSnapshot(node, 'delete')}>
           Delete
         </Act>
       </div>
@@ -253,13 +243,16 @@ function SnapshotPart({ node, family, live, onAction }: PanelProps & { node: Sna
 
 function Act({
   icon,
-  refusal,
+  note,
+  isDisabled = false,
   isDanger = false,
   onClick,
   children,
 }: {
   icon: IconName;
-  refusal?: string | undefined;
+  /** Why it cannot be done, or that it waits. */
+  note?: string | undefined;
+  isDisabled?: boolean;
   isDanger?: boolean;
   onClick: () => void;
   children: ComponentChildren;
@@ -268,8 +261,8 @@ function Act({
     <Button
       icon={icon}
       kind={isDanger ? 'danger' : 'plain'}
-      isDisabled={refusal !== undefined}
-      title={refusal}
+      isDisabled={isDisabled}
+      title={note}
       onClick={onClick}
     >
       {children}

@@ -1,41 +1,110 @@
+import type { ComponentType } from 'preact';
 import type { Coppice } from '../../../../../sdk/src/index.ts';
+import { performShown } from '../actions/perform-shown.ts';
+import { useResource } from '../../../service/resource.ts';
+import { Dialog } from '../../../ui/Dialog.tsx';
+import { Loaded } from '../../../ui/states.tsx';
 import { DeleteSnapshot, EditSnapshot, RestoreSnapshot } from '../../snapshots/SnapshotDialogs.tsx';
+import type { ActionProps } from '../actions/action-props.ts';
+import { DestroyDialog } from '../actions/DestroyDialog.tsx';
+import { ForkDialog } from '../actions/ForkDialog.tsx';
+import { RollbackDialog } from '../actions/RollbackDialog.tsx';
+import { HibernateDialog, ResumeDialog } from '../actions/SleepDialogs.tsx';
+import { SnapshotDialog } from '../actions/SnapshotDialog.tsx';
 import { CompareDialog } from './CompareDialog.tsx';
-import { findReturning, findReturns, type Family, type FamilyNode } from './family.ts';
-import { DestroySandbox, ForkSandbox, RollBack, TakeSnapshot } from './NodeDialogs.tsx';
-import type { NodeAction } from './NodePanel.tsx';
-import type { LiveRecords } from './node-text.ts';
+import {
+  findReturning,
+  type Family,
+  type FamilyNode,
+  type SandboxNode,
+  type SnapshotNode,
+} from './family.ts';
+import { getSandbox } from './get-sandbox.ts';
+import type { SandboxAction, SnapshotAction } from './NodePanel.tsx';
+import { nameOf, type LiveRecords } from './node-text.ts';
 import { PruneDialog } from './PruneDialog.tsx';
+import { RollBackTo } from './RollBackTo.tsx';
 
 /** A dialog for a member of a family. It stays open while the family changes. */
 export type Opened =
-  | { action: Exclude<NodeAction, 'compare'>; node: FamilyNode }
+  | { action: SandboxAction; node: SandboxNode }
+  | { action: SnapshotAction; node: SnapshotNode }
+  | { action: 'below' | 'beside'; node: FamilyNode }
   | { action: 'compare'; node: FamilyNode; other: FamilyNode };
 
 interface OpenDialogProps {
   client: Coppice;
   family: Family;
   live: LiveRecords;
-  opened: Opened;
+  /** Reads the family again. */
+  reload: () => void;
   onClose: () => void;
 }
 
-export function OpenDialog({ opened, family, ...props }: OpenDialogProps) {
-  const { action, node } = opened;
-  if (action === 'compare') return <CompareDialog {...props} left={node} right={opened.other} />;
-  if (action === 'below' || action === 'beside')
-    return <PruneDialog {...props} family={family} node={node} scope={action} />;
-  if (node.kind === 'snapshot') {
-    const { client, onClose } = props;
-    const shared = { client, onClose, snapshot: node.record };
-    if (action === 'restore') return <RestoreSnapshot {...shared} />;
-    if (action === 'edit') return <EditSnapshot {...shared} />;
-    if (action === 'delete') return <DeleteSnapshot {...shared} />;
-    return <RollBack {...props} sandboxes={findReturning(family, node)} snapshots={[node]} />;
+const SANDBOX_DIALOGS: Record<SandboxAction, ComponentType<ActionProps>> = {
+  fork: ForkDialog,
+  snapshot: SnapshotDialog,
+  rollback: RollbackDialog,
+  hibernate: HibernateDialog,
+  resume: ResumeDialog,
+  destroy: DestroyDialog,
+};
+
+export function OpenDialog({ opened, ...props }: OpenDialogProps & { opened: Opened }) {
+  const { client, family, live, reload, onClose } = props;
+  switch (opened.action) {
+    case 'compare':
+      return <CompareDialog {...props} left={opened.node} right={opened.other} />;
+    case 'below':
+    case 'beside':
+      return <PruneDialog {...props} node={opened.node} scope={opened.action} />;
+    case 'restore':
+      return <RestoreSnapshot client={client} snapshot={opened.node.record} onClose={onClose} />;
+    case 'edit':
+      return <EditSnapshot client={client} snapshot={opened.node.record} onDone={reload} onClose={onClose} />;
+    case 'delete':
+      return <DeleteSnapshot client={client} snapshot={opened.node.record} onClose={onClose} />;
+    case 'return':
+      return (
+        <RollBackTo
+          client={client}
+          live={live}
+          snapshot={opened.node}
+          sandboxes={findReturning(family, opened.node)}
+          onClose={onClose}
+        />
+      );
+    default:
+      return <SandboxDialog {...props} {...opened} />;
   }
-  if (action === 'fork') return <ForkSandbox {...props} node={node} />;
-  if (action === 'snapshot') return <TakeSnapshot {...props} node={node} />;
-  if (action === 'rollback')
-    return <RollBack {...props} sandboxes={[node]} snapshots={findReturns(family, node)} />;
-  return <DestroySandbox {...props} node={node} />;
+}
+
+/** A dialog of the page of a sandbox, for another sandbox of the family. */
+function SandboxDialog({
+  client,
+  live,
+  action,
+  node,
+  reload,
+  onClose,
+}: OpenDialogProps & { action: SandboxAction; node: SandboxNode }) {
+  const resource = useResource((signal) => getSandbox(client, node.id, signal), [client, node.id]);
+  const Shown = SANDBOX_DIALOGS[action];
+  const sandbox = resource.value;
+  if (sandbox !== undefined)
+    return (
+      <Shown
+        sandbox={sandbox}
+        record={sandbox.record}
+        perform={async (work) => performShown(work, reload)}
+        onClose={onClose}
+      />
+    );
+  return (
+    <Dialog title={nameOf(node, live)} onClose={onClose}>
+      <Loaded resource={resource} rows={2}>
+        {() => null}
+      </Loaded>
+    </Dialog>
+  );
 }

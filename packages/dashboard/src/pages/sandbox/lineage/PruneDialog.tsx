@@ -9,7 +9,7 @@ import { formatNumber } from '../../../ui/format.ts';
 import { toLiteral, toPython } from '../../../ui/snippets.ts';
 import { Ago } from '../../../ui/Time.tsx';
 import { findBelow, findBeside, type Family, type FamilyNode, type SandboxNode } from './family.ts';
-import { getSandbox } from './NodeDialogs.tsx';
+import { getSandbox } from './get-sandbox.ts';
 import { nameOf, type LiveRecords } from './node-text.ts';
 import { PruneRun } from './prune-run.ts';
 

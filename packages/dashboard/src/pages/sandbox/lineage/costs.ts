@@ -1,32 +1,32 @@
-/** What the members of a family have cost, from the statements of the months since the family began. */
-import type { Coppice, SandboxTree, StatementLine } from '../../../../../sdk/src/index.ts';
+/** What the members of a family have cost: records tell it of those that exist, statements of those that have ended. */
 import { computeCostUnits, costCents } from '../../../../../contract/src/billing/cost.ts';
+import type { Coppice, SandboxTree, StatementLine } from '../../../../../sdk/src/index.ts';
 import { useResource } from '../../../service/resource.ts';
+import { costSoFar } from '../../../ui/cost.ts';
 import { monthsBetween } from '../../usage/months.ts';
+import type { FamilyNode } from './family.ts';
+import type { LiveRecords } from './node-text.ts';
 
-/** Costs of ended sandboxes, and of the others as they grow. */
-export class FamilyCosts {
-  readonly #billed: ReadonlyMap<string, { line: StatementLine; billedMs: number }>;
-  readonly #asOf: number;
+/** Costs of ended sandboxes by id, in cents. */
+export type FamilyCosts = ReadonlyMap<string, number>;
 
-  constructor(lines: readonly StatementLine[], asOf: string) {
-    this.#asOf = Date.parse(asOf);
-    const billed = new Map<string, { line: StatementLine; billedMs: number }>();
-    for (const line of lines) {
-      const before = billed.get(line.sandboxId)?.billedMs ?? 0;
-      billed.set(line.sandboxId, { line, billedMs: before + line.billedMs });
-    }
-    this.#billed = billed;
-  }
+/** Returns the cost of a member up to `now`, in cents. Undefined if it is not known; snapshots have none. */
+export function costOf(
+  node: FamilyNode,
+  { live, costs, now }: { live: LiveRecords; costs: FamilyCosts | undefined; now: number },
+): number | undefined {
+  if (node.kind === 'snapshot') return undefined;
+  const record = live.get(node.id);
+  if (record !== undefined && record.billedMs !== null) return costSoFar(record, now);
+  return node.record.endedAt === null ? undefined : costs?.get(node.id);
+}
 
-  /** Returns the cost in cents, up to `now` if it is running; undefined for a sandbox that is in no statement. */
-  costOf(id: string, { isRunning, now }: { isRunning: boolean; now: number }): number | undefined {
-    const entry = this.#billed.get(id);
-    if (entry === undefined) return undefined;
-    const { vcpus, memMiB } = entry.line;
-    const growthMs = isRunning ? Math.max(0, Math.floor(now - this.#asOf)) : 0;
-    return costCents(computeCostUnits({ vcpus, memMiB, billedMs: entry.billedMs + growthMs }));
-  }
+/** Sums the lines of each sandbox over the months. */
+export function sumLines(lines: readonly StatementLine[]): FamilyCosts {
+  const units = new Map<string, bigint>();
+  for (const line of lines)
+    units.set(line.sandboxId, (units.get(line.sandboxId) ?? 0n) + computeCostUnits(line));
+  return new Map(Array.from(units, ([id, sum]) => [id, costCents(sum)]));
 }
 
 /** A statement has all sandboxes of the organization: those of many are not read only for this. */
@@ -47,23 +47,10 @@ export function useFamilyCosts(
       const { activeSandboxes, historySandboxes } = await client.usage({ signal });
       if (months.length > MAX_MONTHS || activeSandboxes + historySandboxes > MAX_LINES) return null;
       const statements = await Promise.all(months.map((month) => client.statement(month, { signal })));
-      const asOf = statements.at(-1)?.asOf ?? began;
-      return new FamilyCosts(
-        statements.flatMap(({ lines }) => lines),
-        asOf,
-      );
+      return sumLines(statements.flatMap(({ lines }) => lines));
     },
     [client, rootId],
-    { concerns: ({ type }) => COST_EVENTS.has(type) },
+    { concerns: ({ type }) => type === 'sandbox.destroyed' || type === 'sandbox.failed' },
   );
   return value ?? undefined;
 }
-
-/** After these a sandbox has begun or ceased to cost. */
-const COST_EVENTS = new Set([
-  'sandbox.created',
-  'sandbox.destroyed',
-  'sandbox.failed',
-  'sandbox.hibernated',
-  'sandbox.resumed',
-]);

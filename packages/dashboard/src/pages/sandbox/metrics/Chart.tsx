@@ -115,7 +115,7 @@ function buildOptions(
     axes: [
       {
         ...axis,
-        size: 32,
+        size: 26,
         values: (_plot, times) => times.map((time) => CLOCK.format(time * 1000)),
         space: 80,
       },

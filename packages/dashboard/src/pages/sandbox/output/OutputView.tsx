@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { formatNumber } from '../../../ui/format.ts';
 import type { Piece } from './kept-output.ts';
 
@@ -12,12 +12,16 @@ interface OutputViewProps {
 }
 
 const NEAR_END_PX = 24;
+/** A position that changes without an act of the reader shortly before is due to new output. */
+const ACT_MS = 1000;
 
 /** Output of a command. It follows the newest line unless the reader has scrolled up. */
 export function OutputView({ label, pieces, droppedCount, placeholder }: OutputViewProps) {
   const box = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
-  useEffect(() => {
+  const actedAt = useRef(0);
+  const noteAct = (): void => void (actedAt.current = Date.now());
+  useLayoutEffect(() => {
     const element = box.current;
     if (element !== null && isAtEnd.current) element.scrollTop = element.scrollHeight;
   }, [pieces]);
@@ -29,8 +33,16 @@ export function OutputView({ label, pieces, droppedCount, placeholder }: OutputV
       aria-live="off"
       aria-label={label}
       tabIndex={0}
+      onWheel={noteAct}
+      onPointerDown={noteAct}
+      onPointerMove={({ buttons }) => {
+        if (buttons !== 0) noteAct();
+      }}
+      onTouchMove={noteAct}
+      onKeyDown={noteAct}
       onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
-        isAtEnd.current = scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
+        const isNear = scrollHeight - scrollTop - clientHeight < NEAR_END_PX;
+        if (isNear || Date.now() - actedAt.current < ACT_MS) isAtEnd.current = isNear;
       }}
     >
       {droppedCount > 0 && (

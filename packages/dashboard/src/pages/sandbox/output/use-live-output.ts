@@ -11,7 +11,7 @@ export interface LiveOutput {
 }
 
 /** Characters that are taken between two frames. */
-const MAX_FRAME = 128 * 1024;
+const MAX_FRAME = 1024 * 1024;
 /** A page in the background draws no frames. */
 const HIDDEN_MS = 100;
 

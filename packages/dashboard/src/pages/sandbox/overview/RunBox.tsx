@@ -67,6 +67,7 @@ export function RunBox({ sandbox, isDisabled, onEnd }: RunBoxProps) {
           </Button>
         )}
       </form>
+      {isDisabled && <p class="hint">The sandbox takes no commands now.</p>}
       {run.error !== undefined && (
         <p class="fault" role="alert">
           {run.error}

@@ -94,6 +94,14 @@ export class TerminalSession {
     this.#screen.focus();
   }
 
+  /** Sends a key as if it had been typed. */
+  press(text: string): void {
+    // Programs such as editors may ask for another form of the arrow keys.
+    const isOther = this.#screen.modes.applicationCursorKeysMode;
+    this.#screen.input(isOther ? text.replace('\u001B[', '\u001BO') : text);
+    this.focus();
+  }
+
   /** Fits the rows and columns into the element. */
   fit(): void {
     if (this.host.isConnected && this.host.clientWidth > 0) this.#fit.fit();
@@ -186,7 +194,7 @@ export class TerminalSession {
     if (event.key === 'F6') {
       // The terminal takes Tab, so the keyboard needs another way out.
       event.preventDefault();
-      document.querySelector<HTMLElement>('[role="tab"][aria-selected="true"]')?.focus();
+      document.querySelector<HTMLElement>('.terminal-tabs [aria-pressed="true"]')?.focus();
       return false;
     }
     const isCopy = event.key === 'Insert' || (event.shiftKey && event.key.toLowerCase() === 'c');

@@ -1,6 +1,4 @@
 import type { ITheme } from '@xterm/xterm';
-import { effect, signal } from '@preact/signals';
-import { theme } from '../../../app/theme.ts';
 
 const LIGHT: ITheme = {
   background: '#ffffff',
@@ -11,21 +9,22 @@ const LIGHT: ITheme = {
   scrollbarSliderBackground: '#00000022',
   scrollbarSliderHoverBackground: '#00000040',
   scrollbarSliderActiveBackground: '#00000055',
+  // As text on white and as ground of black text, both are readable.
   black: '#16201c',
-  red: '#a5262f',
-  green: '#14653f',
-  yellow: '#7a4a00',
-  blue: '#1f57a8',
-  magenta: '#8a2a82',
-  cyan: '#0d6470',
+  red: '#c4323c',
+  green: '#1a7f4b',
+  yellow: '#8a6100',
+  blue: '#2b6bc7',
+  magenta: '#a63c9d',
+  cyan: '#127a88',
   white: '#6a756f',
   brightBlack: '#55625d',
-  brightRed: '#c4323c',
-  brightGreen: '#1a7d50',
-  brightYellow: '#8f5a08',
-  brightBlue: '#2b6bc7',
-  brightMagenta: '#a63c9d',
-  brightCyan: '#127a88',
+  brightRed: '#d43f49',
+  brightGreen: '#1f8a53',
+  brightYellow: '#946a00',
+  brightBlue: '#3474d4',
+  brightMagenta: '#b046a7',
+  brightCyan: '#158291',
   brightWhite: '#3a4842',
 };
 
@@ -58,18 +57,19 @@ const DARK: ITheme = {
 
 /** Calls `apply` with the colours of the page, now and whenever they change, until the returned function is called. */
 export function followTheme(apply: (colours: ITheme) => void): () => void {
-  const query = matchMedia('(prefers-color-scheme: dark)');
-  const isSystemDark = signal(query.matches);
+  const root = document.documentElement;
+  const system = matchMedia('(prefers-color-scheme: dark)');
   const note = (): void => {
-    isSystemDark.value = query.matches;
-  };
-  query.addEventListener('change', note);
-  const stop = effect(() => {
-    const isDark = theme.value === 'system' ? isSystemDark.value : theme.value === 'dark';
+    const chosen = root.dataset['theme'];
+    const isDark = chosen === undefined ? system.matches : chosen === 'dark';
     apply(isDark ? DARK : LIGHT);
-  });
+  };
+  const observer = new MutationObserver(note);
+  observer.observe(root, { attributeFilter: ['data-theme'] });
+  system.addEventListener('change', note);
+  note();
   return () => {
-    query.removeEventListener('change', note);
-    stop();
+    observer.disconnect();
+    system.removeEventListener('change', note);
   };
 }

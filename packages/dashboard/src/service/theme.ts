@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { recall, remember } from '../service/remembered.ts';
+import { recall, remember } from './remembered.ts';
 
 export type Theme = 'system' | 'light' | 'dark';
 
