@@ -47,7 +47,7 @@ export interface Period {
   asOf: string;
 }
 
-export interface DayCost {
+interface DayCost {
   /** Day in UTC, for example `2026-11-03`. */
   day: string;
   units: bigint;

@@ -9,7 +9,7 @@ import type { FamilyNode } from './family.ts';
 import { drawLines, stepOf, type Row } from './layout.ts';
 import { nameOf, type LiveRecords } from './node-text.ts';
 
-export interface TreeView {
+interface TreeView {
   rows: readonly Row[];
   live: LiveRecords;
   costs: FamilyCosts | undefined;

@@ -90,7 +90,7 @@ export function* descendantsOf(node: FamilyNode): Generator<FamilyNode> {
 }
 
 /** Yields the nodes above a node, the nearest first. */
-export function* ancestorsOf(node: FamilyNode): Generator<FamilyNode> {
+function* ancestorsOf(node: FamilyNode): Generator<FamilyNode> {
   for (let next = node.parent; next !== undefined; next = next.parent) yield next;
 }
 
