@@ -1,4 +1,5 @@
 import { useSignal } from '@preact/signals';
+import { useLocation } from 'preact-iso';
 import type { ImageInfo, ReadyShape } from '../../../../sdk/src/index.ts';
 import { requireClient } from '../../service/require-client.ts';
 import { useResource } from '../../service/resource.ts';
@@ -12,6 +13,7 @@ import { formatBytes, formatMiB, formatNumber } from '../../ui/format.ts';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
+import { shortImage } from '../../ui/short-image.ts';
 import { Ago } from '../../ui/Time.tsx';
 import { deleteImageCall, LIST_IMAGES } from './image-calls.ts';
 import { PrepareImage } from './PrepareImage.tsx';
@@ -106,8 +108,8 @@ const COLUMNS: readonly Column<ImageInfo>[] = [
     label: 'Image',
     width: '2.4fr',
     cell: ({ image, digest }) => (
-      <span class="mono" title={`${nameOf(image)}\n${digest}`}>
-        {nameOf(image)}
+      <span class="mono" title={`${shortImage(image)}\n${digest}`}>
+        {shortImage(image)}
       </span>
     ),
   },
@@ -142,13 +144,19 @@ const COLUMNS: readonly Column<ImageInfo>[] = [
 ];
 
 function RowMenu({ image, onPrepare, onDelete }: { image: string } & Omit<TableProps, 'images'>) {
-  const name = nameOf(image);
+  const name = shortImage(image);
+  const { route } = useLocation();
   const isBuilt = name.startsWith('built/');
   return (
     <Menu
       label={`Actions for ${name}`}
       button={<Icon name="more" />}
       items={[
+        {
+          label: 'New sandbox',
+          icon: 'terminal',
+          onSelect: () => route(`/sandboxes/new?image=${encodeURIComponent(name)}`),
+        },
         { label: 'Prepare a shape', icon: 'plus', onSelect: () => onPrepare(name) },
         {
           label: 'Delete',
@@ -179,11 +187,6 @@ function Shapes({ shapes }: { shapes: readonly ReadyShape[] }) {
 
 function describeShape({ vcpus, memMiB, diskMiB, maxDiskMiB }: ReadyShape): string {
   return `${vcpus} CPU, ${formatMiB(memMiB)} memory, disk from ${formatMiB(diskMiB)} to ${formatMiB(maxDiskMiB)}`;
-}
-
-/** Returns the reference without its digest, as people write it. */
-function nameOf(image: string): string {
-  return image.replace(/@sha256:[0-9a-f]+$/u, '');
 }
 
 function DeleteImage({ image, onClose, onDone }: { image: string; onClose: () => void; onDone: () => void }) {
