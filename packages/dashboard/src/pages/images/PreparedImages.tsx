@@ -13,10 +13,14 @@ import { formatBytes, formatMiB, formatNumber } from '../../ui/format.ts';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
-import { shortImage } from '../../ui/short-image.ts';
 import { Ago } from '../../ui/Time.tsx';
 import { deleteImageCall, LIST_IMAGES } from './image-calls.ts';
 import { PrepareImage } from './PrepareImage.tsx';
+
+/** Returns the reference without its digest, but with its registry: `built/app:1` is not `docker.io/built/app:1`. */
+function nameOf(image: string): string {
+  return image.replace(/@sha256:[0-9a-f]+$/u, '');
+}
 
 /** Shapes in a row of the table; its tooltip has all. */
 const MAX_SHAPES = 2;
@@ -108,8 +112,8 @@ const COLUMNS: readonly Column<ImageInfo>[] = [
     label: 'Image',
     width: '2.4fr',
     cell: ({ image, digest }) => (
-      <span class="mono" title={`${shortImage(image)}\n${digest}`}>
-        {shortImage(image)}
+      <span class="mono" title={`${nameOf(image)}\n${digest}`}>
+        {nameOf(image)}
       </span>
     ),
   },
@@ -144,7 +148,7 @@ const COLUMNS: readonly Column<ImageInfo>[] = [
 ];
 
 function RowMenu({ image, onPrepare, onDelete }: { image: string } & Omit<TableProps, 'images'>) {
-  const name = shortImage(image);
+  const name = nameOf(image);
   const { route } = useLocation();
   const isBuilt = name.startsWith('built/');
   return (
