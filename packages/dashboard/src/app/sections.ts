@@ -1,6 +1,6 @@
 import type { IconName } from '../ui/Icon.tsx';
 
-export interface Section {
+interface Section {
   label: string;
   href: string;
   icon: IconName;

@@ -3,7 +3,6 @@ const LOCALE: readonly string[] = typeof navigator === 'undefined' ? ['en'] : na
 const NUMBER = new Intl.NumberFormat(LOCALE);
 const MOMENT = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium', timeStyle: 'medium' });
 const DAY = new Intl.DateTimeFormat(LOCALE, { dateStyle: 'medium' });
-const CLOCK = new Intl.DateTimeFormat(LOCALE, { timeStyle: 'medium' });
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
 const SECOND_MS = 1000;
 const MINUTE_MS = 60 * SECOND_MS;
@@ -60,10 +59,6 @@ export function formatMoment(timestamp: string | number): string {
 
 export function formatDay(timestamp: string | number): string {
   return DAY.format(new Date(timestamp));
-}
-
-export function formatClock(timestamp: string | number): string {
-  return CLOCK.format(new Date(timestamp));
 }
 
 /** Describes a time relative to now, for example `5 min ago` or `in 2 h`. */

@@ -1,4 +1,4 @@
-/** What a person types as the destination of a connection. */
+/** The destination of a connection, as people type it. */
 export type Protocol = 'tls' | 'http' | 'other' | 'udp';
 
 export interface Target {

@@ -7,7 +7,7 @@ import type { HistoryEntry, SandboxInfo, StatementLine } from '../../../../sdk/s
 
 const DAY_MS = 86_400_000;
 
-/** What is known about a sandbox besides its line. */
+/** Facts about a sandbox besides its line. */
 export interface Life {
   id: string;
   name: string | null;

@@ -1,4 +1,4 @@
-import { useSignal } from '@preact/signals';
+import { useComputed, useSignal } from '@preact/signals';
 import { useLocation } from 'preact-iso';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
@@ -10,6 +10,7 @@ import { Icon } from '../../../ui/Icon.tsx';
 import { Empty, Failure, Skeleton } from '../../../ui/states.tsx';
 import { showFailure } from '../../../ui/toasts.tsx';
 import { addressOf } from './addresses.ts';
+import { ArchiveDialog } from './ArchiveDialog.tsx';
 import { ModeDialog, MoveDialog, NewFolderDialog, RemoveDialog } from './FileDialogs.tsx';
 import { FileList, type EntryActions } from './FileList.tsx';
 import { FileView } from './FileView.tsx';
@@ -21,7 +22,10 @@ import { UploadProgress } from './UploadProgress.tsx';
 import { batches } from './uploads.ts';
 import { useDirectory, useWatch, type Directory } from './use-directory.ts';
 
-type OpenDialog = { kind: 'folder' } | { kind: 'move' | 'mode' | 'remove'; entry: FileEntry } | undefined;
+type OpenDialog =
+  | { kind: 'folder' }
+  | { kind: 'archive' | 'move' | 'mode' | 'remove'; entry: FileEntry }
+  | undefined;
 
 /** The files of a running sandbox, one directory at a time: `?path=`, and `&view=` for one of its files. */
 export function FileBrowser({ sandbox }: { sandbox: Sandbox }) {
@@ -77,6 +81,7 @@ export function FileBrowser({ sandbox }: { sandbox: Sandbox }) {
 function buildActions(sandbox: Sandbox, dialog: { value: OpenDialog }): EntryActions {
   return {
     download: ({ path, name }) => void downloadByLink(sandbox, path, name).catch(showFailure),
+    archive: (entry) => (dialog.value = { kind: 'archive', entry }),
     move: (entry) => (dialog.value = { kind: 'move', entry }),
     changeMode: (entry) => (dialog.value = { kind: 'mode', entry }),
     remove: (entry) => (dialog.value = { kind: 'remove', entry }),
@@ -95,6 +100,8 @@ function Dialogs({ open, directory, ...props }: DialogsProps) {
   switch (open?.kind) {
     case 'folder':
       return directory === undefined ? null : <NewFolderDialog {...props} directory={directory} />;
+    case 'archive':
+      return <ArchiveDialog sandbox={props.sandbox} entry={open.entry} onClose={props.onClose} />;
     case 'move':
       return <MoveDialog {...props} entry={open.entry} />;
     case 'mode':
@@ -108,9 +115,13 @@ function Dialogs({ open, directory, ...props }: DialogsProps) {
 
 /** Where the directory cannot be watched, the end of an upload is still seen. */
 function useReloadAfterUploads(sandboxId: string, reload: () => void): void {
-  const running = batches.value.filter(
-    (batch) => batch.sandboxId === sandboxId && batch.progress.value.state === 'running',
-  ).length;
+  // Computed apart, so that the list is not drawn again for each step of the progress.
+  const running = useComputed(
+    () =>
+      batches.value.filter(
+        (batch) => batch.sandboxId === sandboxId && batch.progress.value.state === 'running',
+      ).length,
+  ).value;
   const before = useRef(running);
   useEffect(() => {
     if (running < before.current) reload();

@@ -11,6 +11,7 @@ import { describeMode } from './file-mode.ts';
 /** What can be done with an entry. */
 export interface EntryActions {
   download: (entry: FileEntry) => void;
+  archive: (entry: FileEntry) => void;
   move: (entry: FileEntry) => void;
   changeMode: (entry: FileEntry) => void;
   remove: (entry: FileEntry) => void;
@@ -113,6 +114,9 @@ function itemsOf(entry: FileEntry, actions: EntryActions): readonly MenuItem[] {
   return [
     ...(type === 'file' || type === 'symlink'
       ? [{ label: 'Download', icon: 'download', onSelect: () => actions.download(entry) } as const]
+      : []),
+    ...(type === 'dir'
+      ? [{ label: 'Download', icon: 'download', onSelect: () => actions.archive(entry) } as const]
       : []),
     { label: 'Rename or move', icon: 'arrowLeft', onSelect: () => actions.move(entry) },
     ...(type === 'symlink'

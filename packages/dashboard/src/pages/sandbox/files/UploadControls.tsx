@@ -134,6 +134,7 @@ function readable(input: HTMLInputElement): readonly File[] {
 /** A place on which files can be dropped. */
 export function DropZone({ upload, children }: { upload: Uploader['upload']; children: ComponentChildren }) {
   const depth = useSignal(0);
+  useEffect(refuseOtherDrops, []);
   const enter = (step: 1 | -1) => (event: DragEvent) => {
     if (hasFiles(event)) depth.value = Math.max(0, depth.value + step);
   };
@@ -156,6 +157,21 @@ export function DropZone({ upload, children }: { upload: Uploader['upload']; chi
       {children}
     </div>
   );
+}
+
+/** A file that is dropped beside the zone would replace the page. */
+function refuseOtherDrops(): () => void {
+  const refuse = (event: DragEvent): void => {
+    if (event.defaultPrevented || !hasFiles(event)) return;
+    event.preventDefault();
+    if (event.dataTransfer !== null) event.dataTransfer.dropEffect = 'none';
+  };
+  addEventListener('dragover', refuse);
+  addEventListener('drop', refuse);
+  return () => {
+    removeEventListener('dragover', refuse);
+    removeEventListener('drop', refuse);
+  };
 }
 
 function hasFiles({ dataTransfer }: DragEvent): boolean {

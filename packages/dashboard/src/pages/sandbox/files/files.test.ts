@@ -4,7 +4,7 @@ import type { FileEntry } from '../../../../../sdk/src/index.ts';
 import { findRasterType, looksLikeText } from './file-content.ts';
 import { describeMode } from './file-mode.ts';
 import { orderFiles } from './order-files.ts';
-import { findNameFault, joinPath, listCrumbs, nameOf, parentOf } from './paths.ts';
+import { archiveNameOf, findNameFault, joinPath, listCrumbs, nameOf, parentOf } from './paths.ts';
 
 const bytesOf = (text: string): Uint8Array => Uint8Array.from(text, (char) => char.charCodeAt(0));
 
@@ -28,6 +28,13 @@ test('names that the kernel refuses are found before they are sent', () => {
     assert.notEqual(findNameFault(name), undefined, name);
   for (const name of ['', '...', 'a\nb', '<b>', 'ü'.repeat(127)])
     assert.equal(findNameFault(name), undefined, name);
+});
+
+test('the archive of a directory has a name that any system accepts', () => {
+  assert.equal(archiveNameOf('dist'), 'dist.tar.gz');
+  assert.equal(archiveNameOf('a\nb/<c>\u202E'), 'a_b__c__.tar.gz');
+  assert.equal(archiveNameOf('...'), 'folder.tar.gz');
+  assert.equal(archiveNameOf('ü'.repeat(120)), `${'ü'.repeat(50)}.tar.gz`);
 });
 
 test('permissions are written as ls writes them', () => {

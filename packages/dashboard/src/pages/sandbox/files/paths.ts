@@ -29,6 +29,12 @@ export function listCrumbs(path: string): readonly Crumb[] {
   ];
 }
 
+/** Returns a name for the archive of a directory. Browsers refuse names with control characters or separators. */
+export function archiveNameOf(name: string): string {
+  const safe = name.replaceAll(/[\p{C}\p{Zl}\p{Zp}"*/:<>?\\|~]/gu, '_').replace(/^\.+/u, '');
+  return `${Array.from(safe).slice(0, MAX_ARCHIVE_NAME).join('') || 'folder'}.tar.gz`;
+}
+
 /** Explains why a text cannot be the name of a file; undefined if it can. */
 export function findNameFault(name: string): string | undefined {
   if (name === '') return undefined;
@@ -41,3 +47,4 @@ export function findNameFault(name: string): string | undefined {
 }
 
 const MAX_NAME_BYTES = 255;
+const MAX_ARCHIVE_NAME = 50;

@@ -1,4 +1,4 @@
-/** What the members of a family have cost: records tell it of those that exist, statements of those that have ended. */
+/** Costs of the members of a family: records contain those of members that exist, statements of those that have ended. */
 import { computeCostUnits, costCents } from '../../../../../contract/src/billing/cost.ts';
 import type { Coppice, SandboxTree, StatementLine } from '../../../../../sdk/src/index.ts';
 import { useResource } from '../../../service/resource.ts';

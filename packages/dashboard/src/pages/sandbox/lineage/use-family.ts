@@ -16,7 +16,7 @@ const MAX_SNAPSHOTS = 2000;
 const MAX_LOOKUPS = 60;
 const LOOKUPS_AT_ONCE = 4;
 
-/** What the event `sandbox.created` says never changes. Null: it names no snapshot, or is no longer kept. */
+/** The data of the event `sandbox.created` never change. Null: it names no snapshot, or is no longer kept. */
 const knownOrigins = new Map<string, string | null>();
 
 export function useFamily(client: Coppice | undefined, id: string): Resource<FamilyRecords> {

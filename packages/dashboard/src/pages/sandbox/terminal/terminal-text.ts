@@ -58,6 +58,7 @@ function explainError(error: unknown): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   if (code === 'reader_too_slow')
     return 'The program wrote faster than the page could draw, and the terminal was closed.';
+  if (code === 'unauthorized') return 'Your session ended, which closed this terminal.';
   if (LOST.has(code)) return 'The connection was lost, which ended the shell.';
   return explain(error);
 }
