@@ -1,6 +1,7 @@
 /** Measures every figure in one run, each with its floor or rival; writes bench/results/all.md and .json. */
 import { benchCreate, benchWarmCreate } from './create.ts';
 import { benchCrowd } from './crowd.ts';
+import { benchDashboard } from './dashboard.ts';
 import { benchDisks } from './disks.ts';
 import { benchDiskStore } from './disk-store.ts';
 import { benchEgress } from './egress.ts';
@@ -58,6 +59,8 @@ for (const [start, measures] of RUNS) {
   process.stderr.write(`${benchEgress.name} …\n`);
   figures.push(...(await benchEgress(bench)));
 }
+process.stderr.write(`${benchDashboard.name} …\n`);
+figures.push(...(await benchDashboard()));
 process.stderr.write(`${benchRestart.name} …\n`);
 figures.push(...(await benchRestart()));
 process.stderr.write(`${benchNetworkPolicy.name} …\n`);

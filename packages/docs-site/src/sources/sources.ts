@@ -39,6 +39,7 @@ const GROUPS: readonly Group[] = [
     files: [
       'README.md',
       'docs/guides/install.md',
+      'docs/guides/dashboard.md',
       'docs/guides/typescript-client.md',
       'docs/guides/python.md',
       'docs/guides/command-line.md',
