@@ -30,7 +30,10 @@ const measure = (files: Iterable<string>): number =>
 
 /** Returns the document, and the scripts and styles that it names. */
 function listShell(): Set<string> {
-  const named = Array.from(read('index.html').matchAll(/(?:src|href)="\/([^"]+\.(?:js|css))"/gu), ([, file]) => file);
+  const named = Array.from(
+    read('index.html').matchAll(/(?:src|href)="\/([^"]+\.(?:js|css))"/gu),
+    ([, file]) => file,
+  );
   return new Set(['index.html', ...named.filter((file) => file !== undefined)]);
 }
 
@@ -39,7 +42,8 @@ function addImports(files: ReadonlySet<string>): Set<string> {
   const all = new Set(files);
   for (const file of all) {
     if (!file.endsWith('.js')) continue;
-    for (const [, name] of read(file).matchAll(/(?:from|import)\s*["']\.\/([\w.-]+\.js)["']/gu)) all.add(`assets/${name}`);
+    for (const [, name] of read(file).matchAll(/(?:from|import)\s*["']\.\/([\w.-]+\.js)["']/gu))
+      all.add(`assets/${name}`);
   }
   return all;
 }
@@ -58,7 +62,9 @@ test('the shell, and the first page with it, are small', (t) => {
   const page = addImports(new Set([...shell, ...lists]));
   for (const file of page) assert.ok(existsSync(pathOf(file)), file);
   const [shellBytes, pageBytes] = [measure(shell), measure(page)];
-  t.diagnostic(`shell: ${shellBytes} bytes in ${shell.size} files; with the list: ${pageBytes} in ${page.size}`);
+  t.diagnostic(
+    `shell: ${shellBytes} bytes in ${shell.size} files; with the list: ${pageBytes} in ${page.size}`,
+  );
   assert.ok(shellBytes < MOST_SHELL, `the shell has ${shellBytes} bytes`);
   assert.ok(pageBytes < MOST_FIRST_PAGE, `the first page has ${pageBytes} bytes`);
 });
