@@ -1,4 +1,4 @@
-/** What people of an organization do in the dashboard: invitations, keys, secrets, the own account, and shortcuts. */
+/** An organization in the dashboard: invitations, keys, secrets, the own account, and shortcuts. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
