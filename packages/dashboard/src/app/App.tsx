@@ -1,9 +1,11 @@
-import { lazy, LocationProvider, Route, Router, useLocation } from 'preact-iso';
+import { LocationProvider, Route, Router, useLocation } from 'preact-iso';
 import { useEffect } from 'preact/hooks';
 import { SignIn } from '../pages/account/SignIn.tsx';
 import { SignUp } from '../pages/account/SignUp.tsx';
 import { SandboxList } from '../pages/sandboxes/SandboxList.tsx';
 import { loadSession, sessionState } from '../service/session.ts';
+import { lazyPart } from '../ui/lazy-part.ts';
+import { Boundary } from '../ui/Boundary.tsx';
 import { Failure, Skeleton } from '../ui/states.tsx';
 import { Toasts } from '../ui/toasts.tsx';
 import { Join } from '../pages/account/Join.tsx';
@@ -11,23 +13,25 @@ import { place } from '../service/session.ts';
 import { NotFound } from './NotFound.tsx';
 import { Shell } from './Shell.tsx';
 
-const CreateSandbox = lazy(async () => (await import('../pages/sandboxes/CreateSandbox.tsx')).CreateSandbox);
-const SandboxPage = lazy(async () => (await import('../pages/sandbox/SandboxPage.tsx')).SandboxPage);
-const Audit = lazy(async () => (await import('../pages/audit/Audit.tsx')).Audit);
-const Keys = lazy(async () => (await import('../pages/keys/Keys.tsx')).Keys);
-const People = lazy(async () => (await import('../pages/people/People.tsx')).People);
-const Settings = lazy(async () => (await import('../pages/settings/Settings.tsx')).Settings);
-const Snapshots = lazy(async () => (await import('../pages/snapshots/Snapshots.tsx')).Snapshots);
-const History = lazy(async () => (await import('../pages/history/History.tsx')).History);
-const Usage = lazy(async () => (await import('../pages/usage/Usage.tsx')).Usage);
-const Disks = lazy(async () => (await import('../pages/disks/Disks.tsx')).Disks);
-const DiskPage = lazy(async () => (await import('../pages/disks/DiskPage.tsx')).DiskPage);
-const Images = lazy(async () => (await import('../pages/images/Images.tsx')).Images);
-const BuildPage = lazy(async () => (await import('../pages/images/BuildPage.tsx')).BuildPage);
-const Network = lazy(async () => (await import('../pages/network/Network.tsx')).Network);
-const Secrets = lazy(async () => (await import('../pages/secrets/Secrets.tsx')).Secrets);
-const Webhooks = lazy(async () => (await import('../pages/webhooks/Webhooks.tsx')).Webhooks);
-const WebhookPage = lazy(async () => (await import('../pages/webhooks/WebhookPage.tsx')).WebhookPage);
+const CreateSandbox = lazyPart(
+  async () => (await import('../pages/sandboxes/CreateSandbox.tsx')).CreateSandbox,
+);
+const SandboxPage = lazyPart(async () => (await import('../pages/sandbox/SandboxPage.tsx')).SandboxPage);
+const Audit = lazyPart(async () => (await import('../pages/audit/Audit.tsx')).Audit);
+const Keys = lazyPart(async () => (await import('../pages/keys/Keys.tsx')).Keys);
+const People = lazyPart(async () => (await import('../pages/people/People.tsx')).People);
+const Settings = lazyPart(async () => (await import('../pages/settings/Settings.tsx')).Settings);
+const Snapshots = lazyPart(async () => (await import('../pages/snapshots/Snapshots.tsx')).Snapshots);
+const History = lazyPart(async () => (await import('../pages/history/History.tsx')).History);
+const Usage = lazyPart(async () => (await import('../pages/usage/Usage.tsx')).Usage);
+const Disks = lazyPart(async () => (await import('../pages/disks/Disks.tsx')).Disks);
+const DiskPage = lazyPart(async () => (await import('../pages/disks/DiskPage.tsx')).DiskPage);
+const Images = lazyPart(async () => (await import('../pages/images/Images.tsx')).Images);
+const BuildPage = lazyPart(async () => (await import('../pages/images/BuildPage.tsx')).BuildPage);
+const Network = lazyPart(async () => (await import('../pages/network/Network.tsx')).Network);
+const Secrets = lazyPart(async () => (await import('../pages/secrets/Secrets.tsx')).Secrets);
+const Webhooks = lazyPart(async () => (await import('../pages/webhooks/Webhooks.tsx')).Webhooks);
+const WebhookPage = lazyPart(async () => (await import('../pages/webhooks/WebhookPage.tsx')).WebhookPage);
 
 export function App() {
   return (
@@ -62,7 +66,9 @@ function Entrance() {
   if (place.value === undefined) return <Join />;
   return (
     <Shell>
-      <Pages />
+      <Boundary scope={path}>
+        <Pages />
+      </Boundary>
     </Shell>
   );
 }

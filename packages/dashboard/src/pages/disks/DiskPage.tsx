@@ -94,6 +94,11 @@ function DiskActions({ disk, show }: { disk: DiskInfo; show: (name: DialogName) 
   return (
     <>
       <CopyAsCode {...getDiskCall(disk.name)} />
+      {disk.status === 'available' && (
+        <ButtonLink href={`/sandboxes/new?disk=${encodeURIComponent(disk.name)}`} icon="terminal">
+          New sandbox
+        </ButtonLink>
+      )}
       <Button icon="snapshot" onClick={show('snapshot')}>
         Snapshot
       </Button>

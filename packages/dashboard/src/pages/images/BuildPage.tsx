@@ -6,7 +6,7 @@ import { useResource } from '../../service/resource.ts';
 import { client } from '../../service/session.ts';
 import '../../styles/resources.css';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
-import { Button } from '../../ui/Button.tsx';
+import { Button, ButtonLink } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { formatBytes, formatMoment } from '../../ui/format.ts';
@@ -49,6 +49,11 @@ function Found({ build, reload }: { build: ImageBuildInfo; reload: () => void })
       actions={
         <>
           <CopyAsCode {...getBuildCall(id)} />
+          {status === 'done' && (
+            <ButtonLink href={`/sandboxes/new?image=${encodeURIComponent(name)}`} icon="plus">
+              New sandbox
+            </ButtonLink>
+          )}
           {status === 'running' && (
             <Button kind="danger" icon="close" onClick={() => (isAsked.value = true)}>
               Cancel build

@@ -1,4 +1,5 @@
 import { useSignal } from '@preact/signals';
+import { useLocation } from 'preact-iso';
 import type { ImageInfo, ReadyShape } from '../../../../sdk/src/index.ts';
 import { requireClient } from '../../service/require-client.ts';
 import { useResource } from '../../service/resource.ts';
@@ -15,6 +16,11 @@ import { Empty, Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { deleteImageCall, LIST_IMAGES } from './image-calls.ts';
 import { PrepareImage } from './PrepareImage.tsx';
+
+/** Returns the reference without its digest, but with its registry: `built/app:1` is not `docker.io/built/app:1`. */
+function nameOf(image: string): string {
+  return image.replace(/@sha256:[0-9a-f]+$/u, '');
+}
 
 /** Shapes in a row of the table; its tooltip has all. */
 const MAX_SHAPES = 2;
@@ -143,12 +149,18 @@ const COLUMNS: readonly Column<ImageInfo>[] = [
 
 function RowMenu({ image, onPrepare, onDelete }: { image: string } & Omit<TableProps, 'images'>) {
   const name = nameOf(image);
+  const { route } = useLocation();
   const isBuilt = name.startsWith('built/');
   return (
     <Menu
       label={`Actions for ${name}`}
       button={<Icon name="more" />}
       items={[
+        {
+          label: 'New sandbox',
+          icon: 'terminal',
+          onSelect: () => route(`/sandboxes/new?image=${encodeURIComponent(name)}`),
+        },
         { label: 'Prepare a shape', icon: 'plus', onSelect: () => onPrepare(name) },
         {
           label: 'Delete',
@@ -179,11 +191,6 @@ function Shapes({ shapes }: { shapes: readonly ReadyShape[] }) {
 
 function describeShape({ vcpus, memMiB, diskMiB, maxDiskMiB }: ReadyShape): string {
   return `${vcpus} CPU, ${formatMiB(memMiB)} memory, disk from ${formatMiB(diskMiB)} to ${formatMiB(maxDiskMiB)}`;
-}
-
-/** Returns the reference without its digest, as people write it. */
-function nameOf(image: string): string {
-  return image.replace(/@sha256:[0-9a-f]+$/u, '');
 }
 
 function DeleteImage({ image, onClose, onDone }: { image: string; onClose: () => void; onDone: () => void }) {

@@ -52,3 +52,9 @@ test('a line without an end is cut, and the number of lines is bounded', () => {
   assert.equal(log.dropped, 1001);
   assert.equal(new Set(log.lines.map(({ id }) => id)).size, 5000);
 });
+
+test('colours are left out, and hidden characters are shown', () => {
+  assert.deepEqual(texts(print('\u001b[31mred\u001b[0m \u202egnp\u0000\tend\n')), [
+    'stdout: red \\u202Egnp\\0\tend',
+  ]);
+});

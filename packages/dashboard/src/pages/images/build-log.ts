@@ -1,9 +1,10 @@
 /**
- * The log of a build as lines of text. Output of programs is hostile: escape sequences are removed, and other control
- * characters are shown as symbols, so that a line shows what it has.
+ * The log of a build as lines of text. The output of programs is hostile: terminal sequences are removed, and hidden
+ * characters are shown as escapes.
  */
 import type { ImageBuildEvent } from '../../../../sdk/src/index.ts';
-import { cleanText } from '../../ui/clean-text.ts';
+import { withoutSequences } from '../../ui/terminal-sequences.ts';
+import { showHiddenInLines } from '../../ui/visible-text.ts';
 
 export interface LogLine {
   /** Unique and increasing. */
@@ -64,6 +65,6 @@ export class BuildLogLines {
 /** Progress bars overwrite their line with a carriage return: the last state counts. */
 function cleanLine(line: string): string {
   const [last = ''] = line.replace(/\r+$/u, '').split('\r').slice(-1);
-  const text = cleanText(last);
+  const text = showHiddenInLines(withoutSequences(last));
   return text.length > MAX_LINE_LENGTH ? `${text.slice(0, MAX_LINE_LENGTH)}…` : text;
 }

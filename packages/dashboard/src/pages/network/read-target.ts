@@ -1,4 +1,4 @@
-/** The destination of a connection, as a person types it. */
+/** The destination of a connection, as people type it. */
 export type Protocol = 'tls' | 'http' | 'other' | 'udp';
 
 export interface Target {

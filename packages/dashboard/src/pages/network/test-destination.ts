@@ -22,7 +22,7 @@ export interface TestResult {
   code: BlockReason | undefined;
 }
 
-/** A documentation address (RFC 5737) that is neither closed nor likely in a rule, for names whose address is not known. */
+/** An address for documentation (RFC 5737), neither closed nor likely in a rule: for names whose address is not known. */
 const UNKNOWN_ADDRESS = '192.0.2.1';
 const REFUSES_REST = 'No allow rule matches, and the policy refuses the rest.';
 const ALLOWS_REST = 'No rule matches, and the policy allows the rest.';
@@ -126,7 +126,7 @@ function explain({ rules }: CheckedPolicy, verdict: Verdict): TestResult {
   return { verdict: 'allow', reason, rule, code: undefined };
 }
 
-/** A host of a registry cannot be distinguished from others here. Deny rules take precedence, so only they can turn an allow. */
+/** A host of a registry looks like any other here. Deny rules take precedence, so only they can turn an allow. */
 function considerRegistries(policy: CheckedPolicy, { name }: Target, result: TestResult): TestResult {
   const { allow, deny } = policy.registries;
   if (name === undefined) return result;

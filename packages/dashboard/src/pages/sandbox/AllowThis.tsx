@@ -2,7 +2,7 @@ import { useSignal } from '@preact/signals';
 import type { NetworkInfo, Sandbox } from '../../../../sdk/src/index.ts';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { Button } from '../../ui/Button.tsx';
-import { cleanText } from '../../ui/clean-text.ts';
+import { showHidden } from '../../ui/visible-text.ts';
 import { Dialog } from '../../ui/Dialog.tsx';
 import { SelectField } from '../../ui/Field.tsx';
 import { Failure, Skeleton } from '../../ui/states.tsx';
@@ -46,7 +46,7 @@ function Asked({
   const before = network.network;
   const trusted = [...before.allow, ...before.deny];
   const change = module.allowThis(before, refused, { rule: rule.value, trusted });
-  const title = `Allow ${cleanText(describeTarget(refused))}`;
+  const title = `Allow ${showHidden(describeTarget(refused))}`;
   if ('fault' in change)
     return (
       <Dialog title={title} onClose={onClose}>
@@ -97,7 +97,7 @@ function RuleChoice({ candidates, value, onValue }: ChoiceProps) {
       label="Allow by the rule"
       hint="The narrowest is first."
       value={value}
-      options={candidates.map((rule) => [rule, cleanText(rule)])}
+      options={candidates.map((rule) => [rule, showHidden(rule)])}
       onValue={onValue}
     />
   );
@@ -110,7 +110,7 @@ function Difference({ change: { added, removed } }: { change: AllowChange }) {
     <div class="stack">
       {added !== undefined && (
         <p>
-          Adds to Allow: <span class="rule good">{cleanText(added)}</span>
+          Adds to Allow: <span class="rule good">{showHidden(added)}</span>
         </p>
       )}
       {removed.length > 0 && (
@@ -121,7 +121,9 @@ function Difference({ change: { added, removed } }: { change: AllowChange }) {
               {rule}
             </span>
           ))}{' '}
-          <span class="soft">This also opens whatever else matches.</span>
+          {removed.some((rule) => rule !== added) && (
+            <span class="soft">Everything else that it matches is no longer denied.</span>
+          )}
         </p>
       )}
     </div>

@@ -9,7 +9,7 @@ import { Card, Facts } from '../../ui/Page.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import { Chart } from './metrics/Chart.tsx';
 import { CHARTS, toChartData, type ChartSpec } from './metrics/chart-data.ts';
-import { useColors } from './metrics/use-colors.ts';
+import { useColors } from '../../ui/use-colors.ts';
 import { codeOf } from './sandbox-code.ts';
 import type { TabProps } from './tab-props.ts';
 import '../../styles/metrics.css';

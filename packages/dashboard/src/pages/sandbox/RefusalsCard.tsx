@@ -7,8 +7,8 @@ import { useResource } from '../../service/resource.ts';
 import { client } from '../../service/session.ts';
 import { Badge } from '../../ui/Badge.tsx';
 import { Button } from '../../ui/Button.tsx';
-import { cleanText } from '../../ui/clean-text.ts';
 import { formatNumber } from '../../ui/format.ts';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Card } from '../../ui/Page.tsx';
 import { Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
@@ -88,14 +88,20 @@ interface LineProps {
 
 function RefusedLine({ refused, isAllowed, onAllow }: LineProps) {
   const { domain, ip, reason, count, lastAt } = refused;
-  const target = cleanText(describeTarget(refused));
   return (
     <li class="line">
       <span class="line-main">
-        <span class="refusal-target">{target}</span>
+        <span class="refusal-target">
+          <GuestText text={describeTarget(refused)} />
+        </span>
         <span class="soft">
           {explainReason(reason)}
-          {domain !== undefined && ip !== undefined && ` Address ${ip}.`}
+          {domain !== undefined && ip !== undefined && (
+            <>
+              {' Address '}
+              <GuestText text={ip} />.
+            </>
+          )}
         </span>
       </span>
       <span class="soft">

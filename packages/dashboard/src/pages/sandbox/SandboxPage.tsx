@@ -1,4 +1,3 @@
-import { lazy } from 'preact-iso';
 import type { ComponentType } from 'preact';
 import { useRoute } from 'preact-iso';
 import { Suspense } from 'preact/compat';
@@ -10,6 +9,8 @@ import { ButtonLink } from '../../ui/Button.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { Empty, Loaded, Skeleton } from '../../ui/states.tsx';
+import { lazyPart } from '../../ui/lazy-part.ts';
+import { Boundary } from '../../ui/Boundary.tsx';
 import { Tabs } from '../../ui/Tabs.tsx';
 import { SandboxActions } from './SandboxActions.tsx';
 import type { TabProps } from './tab-props.ts';
@@ -24,41 +25,45 @@ const TABS: readonly TabEntry[] = [
   {
     id: 'overview',
     label: 'Overview',
-    component: lazy(async () => (await import('./OverviewTab.tsx')).OverviewTab),
+    component: lazyPart(async () => (await import('./OverviewTab.tsx')).OverviewTab),
   },
   {
     id: 'terminal',
     label: 'Terminal',
-    component: lazy(async () => (await import('./TerminalTab.tsx')).TerminalTab),
+    component: lazyPart(async () => (await import('./TerminalTab.tsx')).TerminalTab),
   },
   {
     id: 'commands',
     label: 'Commands',
-    component: lazy(async () => (await import('./CommandsTab.tsx')).CommandsTab),
+    component: lazyPart(async () => (await import('./CommandsTab.tsx')).CommandsTab),
   },
-  { id: 'files', label: 'Files', component: lazy(async () => (await import('./FilesTab.tsx')).FilesTab) },
-  { id: 'ports', label: 'Ports', component: lazy(async () => (await import('./PortsTab.tsx')).PortsTab) },
+  { id: 'files', label: 'Files', component: lazyPart(async () => (await import('./FilesTab.tsx')).FilesTab) },
+  { id: 'ports', label: 'Ports', component: lazyPart(async () => (await import('./PortsTab.tsx')).PortsTab) },
   {
     id: 'metrics',
     label: 'Metrics',
-    component: lazy(async () => (await import('./MetricsTab.tsx')).MetricsTab),
+    component: lazyPart(async () => (await import('./MetricsTab.tsx')).MetricsTab),
   },
   {
     id: 'network',
     label: 'Network',
-    component: lazy(async () => (await import('./NetworkTab.tsx')).NetworkTab),
+    component: lazyPart(async () => (await import('./NetworkTab.tsx')).NetworkTab),
   },
   {
     id: 'lineage',
     label: 'Lineage',
-    component: lazy(async () => (await import('./LineageTab.tsx')).LineageTab),
+    component: lazyPart(async () => (await import('./LineageTab.tsx')).LineageTab),
   },
   {
     id: 'events',
     label: 'Events',
-    component: lazy(async () => (await import('./EventsTab.tsx')).EventsTab),
+    component: lazyPart(async () => (await import('./EventsTab.tsx')).EventsTab),
   },
-  { id: 'audit', label: 'Audit log', component: lazy(async () => (await import('./AuditTab.tsx')).AuditTab) },
+  {
+    id: 'audit',
+    label: 'Audit log',
+    component: lazyPart(async () => (await import('./AuditTab.tsx')).AuditTab),
+  },
 ];
 
 /** `/sandboxes/:id/:tab?` */
@@ -109,9 +114,11 @@ function Found({ sandbox, tab, reload }: { sandbox: Sandbox; tab: string; reload
           href: part === 'overview' ? `/sandboxes/${id}` : `/sandboxes/${id}/${part}`,
         }))}
       />
-      <Suspense fallback={<Skeleton />}>
-        <Shown sandbox={sandbox} record={record} reload={reload} />
-      </Suspense>
+      <Boundary scope={`${id}/${tab}`}>
+        <Suspense fallback={<Skeleton />}>
+          <Shown sandbox={sandbox} record={record} reload={reload} />
+        </Suspense>
+      </Boundary>
     </Page>
   );
 }

@@ -2,9 +2,9 @@
 import { useEffect, useRef } from 'preact/hooks';
 import type UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import { theme } from '../../service/theme.ts';
 import { formatCents } from '../../ui/format.ts';
 import { showFailure } from '../../ui/toasts.tsx';
+import { useColors, type Colors } from '../../ui/use-colors.ts';
 import { formatUtcDay } from './utc-day.ts';
 
 interface DailyChartProps {
@@ -17,62 +17,49 @@ const HEIGHT_PX = 220;
 
 export function DailyChart({ days, cents }: DailyChartProps) {
   const box = useRef<HTMLDivElement>(null);
-  const chosen = theme.value;
+  const colors = useColors();
   useEffect(() => {
     const element = box.current;
     if (element === null) return undefined;
     const end = new AbortController();
-    draw(element, { days, cents }, end.signal).catch(showFailure);
+    draw(element, { days, cents, colors }, end.signal).catch(showFailure);
     return () => end.abort();
-  }, [days, cents, chosen]);
+  }, [days, cents, colors]);
   return (
     <div
       ref={box}
       class="daily-chart"
       role="img"
-      aria-label="Cost of sandboxes per day; the table below has the figures"
+      aria-label="Cost of sandboxes per day. The table has the figures."
     />
   );
 }
 
-async function draw(
-  element: HTMLElement,
-  { days, cents }: DailyChartProps,
-  signal: AbortSignal,
-): Promise<void> {
+type Drawn = DailyChartProps & { colors: Colors };
+
+async function draw(element: HTMLElement, drawn: Drawn, signal: AbortSignal): Promise<void> {
   const { default: Plot } = await import('uplot');
   if (signal.aborted) return;
-  const positions = days.map((_, index) => index);
-  const make = (): UPlot => new Plot(optionsOf(Plot, days, element), [positions, [...cents]], element);
-  let plot = make();
-  const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
+  const size = () => ({ width: Math.max(1, element.clientWidth), height: HEIGHT_PX });
+  const positions = drawn.days.map((_, index) => index);
+  const plot = new Plot({ ...optionsOf(Plot, drawn), ...size() }, [positions, [...drawn.cents]], element);
+  const observer = new ResizeObserver(() => plot.setSize(size()));
   observer.observe(element);
-  // The colours of the canvas follow the system, too.
-  const dark = matchMedia('(prefers-color-scheme: dark)');
-  const redraw = (): void => {
-    plot.destroy();
-    plot = make();
-  };
-  dark.addEventListener('change', redraw);
   signal.addEventListener('abort', () => {
     observer.disconnect();
-    dark.removeEventListener('change', redraw);
     plot.destroy();
   });
 }
 
-function optionsOf(Plot: typeof UPlot, days: readonly string[], element: HTMLElement): UPlot.Options {
-  const [text, line, accent] = ['--soft', '--line', '--accent'].map((name) => colorOf(name, element));
+function optionsOf(Plot: typeof UPlot, { days, colors }: Drawn): Omit<UPlot.Options, 'width' | 'height'> {
   const paths = Plot.paths.bars?.({ size: [0.72, 40], radius: 0.12 });
   const axis = {
-    stroke: text ?? '',
-    grid: { stroke: line ?? '', width: 1 },
+    stroke: colors['--soft'],
+    grid: { stroke: colors['--line'], width: 1 },
     ticks: { show: false },
-    font: '12px system-ui',
+    font: '12px system-ui, sans-serif',
   };
   return {
-    width: element.clientWidth,
-    height: HEIGHT_PX,
     padding: [12, 8, 0, 0],
     cursor: { y: false, drag: { setScale: false }, points: { show: false } },
     legend: { live: true, markers: { show: false } },
@@ -94,8 +81,8 @@ function optionsOf(Plot: typeof UPlot, days: readonly string[], element: HTMLEle
       { label: 'Day', value: (_, index) => (index === null ? '–' : formatUtcDay(days[index] ?? '')) },
       {
         label: 'Cost',
-        fill: accent ?? '',
-        stroke: accent ?? '',
+        fill: colors['--accent'],
+        stroke: colors['--accent'],
         width: 0,
         points: { show: false },
         ...(paths === undefined ? {} : { paths }),
@@ -103,14 +90,4 @@ function optionsOf(Plot: typeof UPlot, days: readonly string[], element: HTMLEle
       },
     ],
   };
-}
-
-/** Returns a colour of the page as a canvas knows it: `light-dark()` is resolved by an element. */
-function colorOf(name: string, element: HTMLElement): string {
-  const probe = document.createElement('span');
-  probe.style.color = `var(${name})`;
-  element.append(probe);
-  const { color } = getComputedStyle(probe);
-  probe.remove();
-  return color;
 }

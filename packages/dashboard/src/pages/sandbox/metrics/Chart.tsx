@@ -4,7 +4,7 @@ import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { formatBytes, formatMoment } from '../../../ui/format.ts';
 import { BYTE_STEPS, topOf, type ChartData, type ChartSpec } from './chart-data.ts';
-import type { Colors } from './use-colors.ts';
+import type { Colors } from '../../../ui/use-colors.ts';
 
 interface ChartProps {
   spec: ChartSpec;
