@@ -17,5 +17,7 @@ export const VITE_OPTIONS: InlineConfig = {
     modulePreload: { polyfill: false },
     sourcemap: false,
     emptyOutDir: true,
+    // One script for all that the first page needs: many small ones are more bytes, and more requests.
+    rolldownOptions: { output: { codeSplitting: { groups: [{ name: 'shell', tags: ['$initial'] }] } } },
   },
 };

@@ -13,4 +13,5 @@ if (root === null) throw new Error('the document has no element with id "app"');
 render(<App />, root);
 followEvents();
 followSandboxes();
-await loadSession();
+// Not awaited here: pages that are loaded later import from the script of this file, and would wait, too.
+void loadSession();

@@ -29,13 +29,17 @@ export function AuditSecrets({ lead, path, rotation }: AuditSecretsProps) {
         {lead} {!isOwner.value && 'Owners of the organization can show and rotate them.'}
       </p>
       <Loaded resource={secrets} rows={1}>
-        {(list) => (
-          <ul class="secrets-list">
-            {list.map((secret, index) => (
-              <SecretRow key={secret.id} secret={secret} path={path} isNewest={index === 0} />
-            ))}
-          </ul>
-        )}
+        {(list) =>
+          list.length === 0 ? (
+            <p class="quiet-note">There is none yet. The first log adds one.</p>
+          ) : (
+            <ul class="secrets-list">
+              {list.map((secret, index) => (
+                <SecretRow key={secret.id} secret={secret} path={path} isNewest={index === 0} />
+              ))}
+            </ul>
+          )
+        }
       </Loaded>
       {isOwner.value && (
         <div>

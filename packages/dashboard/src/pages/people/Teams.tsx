@@ -175,7 +175,7 @@ function MemberList({
   return (
     <ul
       class="people-list"
-      aria-label={`${formatNumber(members.length)} members of ${showHidden(team.name)}`}
+      aria-label={`${formatNumber(members.length)} ${members.length === 1 ? 'member' : 'members'} of ${showHidden(team.name)}`}
     >
       {members.map((member) => (
         <li key={member.id}>
