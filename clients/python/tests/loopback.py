@@ -233,6 +233,8 @@ def wire_record(**changes: Any) -> dict[str, Any]:
         "create_ms": 81.5,
         "created_at": "2026-11-21T06:30:00.000Z",
         "hibernated_at": None,
+        "billed_ms": 0,
+        "running_since": None,
         "ended_at": None,
         **changes,
     }
