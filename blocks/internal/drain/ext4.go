@@ -3,6 +3,8 @@ package drain
 import (
 	"encoding/binary"
 	"fmt"
+
+	"coppice/blocks/internal/qcow2"
 )
 
 // FileSystemExt4 is the file system that guests mount.
@@ -19,6 +21,15 @@ const (
 
 const ext4Remedy = "make one with mkfs.ext4, without partitions"
 
+// findRemedy says more about the most frequent mistake.
+func findRemedy(image content) string {
+	magic := make([]byte, len(qcow2.Magic))
+	if err := image.readAt(magic, 0); err == nil && string(magic) == qcow2.Magic {
+		return "it is a qcow2 file: give its format, qcow2"
+	}
+	return ext4Remedy
+}
+
 // checkExt4 finds a file system of at most the size of the image. What is in it is the guest's affair, which mounts it.
 func checkExt4(image content) error {
 	if image.size < superblockAt+superblockBytes {
@@ -31,7 +42,7 @@ func checkExt4(image content) error {
 	u32 := func(at int) uint64 { return uint64(binary.LittleEndian.Uint32(block[at:])) }
 	shift := u32(24)
 	if binary.LittleEndian.Uint16(block[56:]) != ext4Magic || shift > maxBlockShift {
-		return fmt.Errorf("%w: it contains no ext4 file system; %s", ErrImage, ext4Remedy)
+		return fmt.Errorf("%w: it contains no ext4 file system; %s", ErrImage, findRemedy(image))
 	}
 	blocks := u32(4)
 	if u32(96)&ext4Incompat64 != 0 {

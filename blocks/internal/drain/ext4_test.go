@@ -109,6 +109,9 @@ func TestTheSizeThatAHeaderStatesIsLimited(t *testing.T) {
 			t.Errorf("%s: %v", format, err)
 		}
 	}
+	if _, err := importExt4(t, drain.FormatRaw, small, 0); err == nil || !strings.Contains(err.Error(), "give its format") {
+		t.Error(err)
+	}
 	if _, err := importExt4(t, drain.FormatQcow2, grown, 1<<39); !errors.Is(err, drain.ErrTooLarge) {
 		t.Error(err)
 	}
