@@ -109,7 +109,7 @@ export class RunnerDisks {
     const query = { format, max_bytes: String(maxBytes) } satisfies Record<keyof ImportDisk, string>;
     const request: RunnerRequest = {
       method: 'POST',
-      path: `${diskPath(address)}/import?${new URLSearchParams(query)}`,
+      path: `${diskPath(address)}/import?${new URLSearchParams(query).toString()}`,
       headers: { 'content-type': 'application/octet-stream' },
       body: content,
       headDeadlineMs: deadlineMs,
@@ -121,7 +121,7 @@ export class RunnerDisks {
   /** Returns an answer with the content as its stream. */
   export(address: DiskAddress, version: number, format: DiskFormat): Promise<RunnerAnswer> {
     const query = { version: String(version), format } satisfies Record<keyof ExportDisk, string>;
-    const path = `${diskPath(address)}/export?${new URLSearchParams(query)}`;
+    const path = `${diskPath(address)}/export?${new URLSearchParams(query).toString()}`;
     return this.#connection.request({ method: 'GET', path, headDeadlineMs: EXPORT_HEAD_DEADLINE_MS });
   }
 
