@@ -40,7 +40,11 @@ func openFile(t testing.TB, path string) *os.File {
 
 func importTo(disks *chain.Disks, size int64, format string, file *os.File) (drain.Result, error) {
 	job := chain.Import{Org: "o", Disk: "d", SizeBytes: size}
-	return drain.Import(context.Background(), disks, blockmap.NewSource(disks.Store, nil), job, format, file)
+	return importImage(disks, job, drain.Image{Format: format, File: file})
+}
+
+func importImage(disks *chain.Disks, job chain.Import, image drain.Image) (drain.Result, error) {
+	return drain.Import(context.Background(), disks, blockmap.NewSource(disks.Store, nil), job, image)
 }
 
 // expect compares the disk with a prefix, after which it has zeroes only.

@@ -10,8 +10,10 @@ import (
 // ErrRefused says that a file is not an overlay as this service makes them, or not an image that it can import.
 var ErrRefused = errors.New("the qcow2 file is refused")
 
+// Magic is what each file begins with.
+const Magic = "QFI\xfb"
+
 const (
-	magic       = 0x514649fb
 	version     = 3
 	headerBytes = 104
 	// refcountsStale says that the reference counts may be wrong, as in each overlay that QEMU has not closed. Nothing here
@@ -81,7 +83,7 @@ func checkFeatures(raw []byte) error {
 	u32 := func(at int) uint32 { return binary.BigEndian.Uint32(raw[at:]) }
 	u64 := func(at int) uint64 { return binary.BigEndian.Uint64(raw[at:]) }
 	switch length := u32(headerLengthAt); {
-	case u32(0) != magic:
+	case string(raw[:len(Magic)]) != Magic:
 		return refuse("it is not a qcow2 file")
 	case u32(4) != version:
 		return refuse("it has version %d of the format, not 3", u32(4))

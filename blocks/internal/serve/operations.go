@@ -140,7 +140,8 @@ func (s *Server) importImage(ctx context.Context, r Request) (any, error) {
 	}
 	defer image.Close()
 	job := chain.Import{Org: r.Org, Disk: r.Disk, SizeBytes: r.SizeBytes, Name: r.Source}
-	result, err := drain.Import(ctx, s.Disks, s.Source, job, r.Format, image)
+	result, err := drain.Import(ctx, s.Disks, s.Source, job,
+		drain.Image{Format: r.Format, File: image, MaxBytes: r.MaxBytes, FileSystem: r.FileSystem})
 	if err != nil {
 		return nil, err
 	}

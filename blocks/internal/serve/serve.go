@@ -64,10 +64,13 @@ type Request struct {
 	Name      string `json:"name"`
 	SizeBytes int64  `json:"size_bytes"`
 	Format    string `json:"format"`
-	LeaseMS   int64  `json:"lease_ms"`
-	Overlay   string `json:"overlay"`
-	Source    string `json:"source"`
-	KeepFrom  int64  `json:"keep_from"`
+	// MaxBytes and FileSystem limit what is imported.
+	MaxBytes   int64  `json:"max_bytes"`
+	FileSystem string `json:"file_system"`
+	LeaseMS    int64  `json:"lease_ms"`
+	Overlay    string `json:"overlay"`
+	Source     string `json:"source"`
+	KeepFrom   int64  `json:"keep_from"`
 	// Segments are names, with commas between them.
 	Segments string `json:"segments"`
 	// TimeoutMS limits the operation.
@@ -250,6 +253,7 @@ var codes = []struct {
 	{chain.ErrConflict, "conflict"},
 	{qcow2.ErrRefused, "refused"},
 	{drain.ErrImage, "refused"},
+	{drain.ErrTooLarge, "too_large"},
 	{segment.ErrCorrupt, "corrupt"},
 	{objects.ErrFull, "store_full"},
 	{objects.ErrUnavailable, "unavailable"},

@@ -125,6 +125,16 @@ export class DiskStore {
     return numUpdatedRows > 0n;
   }
 
+  /** Sets the size of a disk that is being made, so that quotas count it. */
+  async setNewSize(id: string, sizeGb: number): Promise<void> {
+    await this.#db
+      .updateTable('disks')
+      .set({ size_gb: sizeGb })
+      .where('id', '=', id)
+      .where('status', '=', 'creating')
+      .execute();
+  }
+
   /** Stores what the runner knows of a disk. */
   async noteState(id: string, state: DiskState): Promise<void> {
     await this.#db.updateTable('disks').set(readState(state)).where('id', '=', id).execute();

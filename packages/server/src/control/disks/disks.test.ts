@@ -1,7 +1,7 @@
 /** Disks and their snapshots, through the API, with a fake runner. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
-import { AppError, DISK_GB_BYTES } from '@coppice/contract';
+import { AppError, DISK_GB_BYTES, MAX_DISK_GB } from '@coppice/contract';
 import { startHarness, waitFor, type Answer, type ControlHarness } from '../testing/control-harness.ts';
 
 let harness: ControlHarness;
@@ -377,10 +377,39 @@ test('an import that the runner refuses, or beyond the quota, leaves nothing', a
   };
   assertRefused(await put(), [400, 'invalid_request', /no ext4/u]);
   small.runner.disks.onRequest = () => undefined;
-  small.runner.disks.importedBytes = 2 * DISK_GB_BYTES;
-  assertRefused(await put(), [429, 'capacity', /asks for 1 more/u]);
+  small.runner.disks.importedBytes = DISK_GB_BYTES + 1;
+  const tooLarge = /^body: .* more than the 1 GB that the organization may still have, the limit is 1 GB/u;
+  assertRefused(await put(), [429, 'capacity', tooLarge]);
   assert.deepEqual((await small.call('GET', '/v1/disks')).body, []);
   await waitFor('the disk to be removed', () => small.runner.disks.all.size === 0);
   small.runner.disks.importedBytes = undefined;
   assert.equal((await put()).status, 201);
+});
+
+test('an import may use what other disks leave, and not what they have taken meanwhile', async () => {
+  await using own = await startHarness({ diskGbPerOrganization: 5 });
+  const make = (name: string) => own.call('POST', '/v1/disks', { body: { name, size_gb: 2 } });
+  const put = () => own.call('PUT', '/v1/disks/data/content', { raw: Buffer.alloc(10) });
+  assert.equal((await make('first')).status, 201);
+  own.runner.disks.importedBytes = 3 * DISK_GB_BYTES + 1;
+  assertRefused(await put(), [429, 'capacity', /^body: .* more than the 3 GB/u]);
+  own.runner.disks.importedBytes = 3 * DISK_GB_BYTES;
+  own.runner.disks.beforeAnswer = async (what) => {
+    if (what === 'POST import') assert.equal((await make('second')).status, 201);
+  };
+  assertRefused(await put(), [429, 'capacity', /has 5 GB of disks and asks for 2 more/u]);
+  own.runner.disks.reset();
+  assert.equal((await own.call('DELETE', '/v1/disks/second')).status, 204);
+  const made = await put();
+  assert.deepEqual([made.status, made.body.size_gb], [201, 3]);
+});
+
+test('an image is no larger than a disk can be, whatever the organization may have', async () => {
+  await using own = await startHarness({ diskGbPerOrganization: 0 });
+  own.runner.disks.importedBytes = MAX_DISK_GB * DISK_GB_BYTES + 1;
+  const put = () => own.call('PUT', '/v1/disks/data/content', { raw: Buffer.alloc(10) });
+  assertRefused(await put(), [400, 'invalid_request', /^body: the image has more than 16384 GB/u]);
+  own.runner.disks.importedBytes = MAX_DISK_GB * DISK_GB_BYTES;
+  const made = await put();
+  assert.deepEqual([made.status, made.body.size_gb], [201, MAX_DISK_GB]);
 });

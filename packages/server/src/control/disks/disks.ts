@@ -15,14 +15,14 @@ import {
   type PatchDiskRequest,
 } from '@coppice/contract';
 import type { Readable } from 'node:stream';
-import type { DiskState } from '../../lib/protocol/disk-protocol.ts';
+import type { DiskFormat, DiskState } from '../../lib/protocol/disk-protocol.ts';
 import type { Owner } from '../accounts/organizations/organization-store.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
 import { isUnanswered, takenBack } from '../placement/runner-error.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import { hasForks, inUse, isForking, isGrowing, nameTaken, noDisk, noSnapshot } from './disk-errors.ts';
-import { checkDiskQuota } from './disk-quota.ts';
+import { checkDiskQuota, findImportLimit, imageTooLarge } from './disk-quota.ts';
 import { buildDiskRecord } from './disk-record.ts';
 import type { DiskFilter, DiskStore, NamedDiskRow } from './disk-store.ts';
 import type { NewDiskRow } from './disk-tables.ts';
@@ -36,7 +36,7 @@ export interface NewDisk {
 }
 
 export interface DiskContent {
-  format: string;
+  format: DiskFormat;
   content: Readable;
   deadlineMs: number;
   signal: AbortSignal;
@@ -65,11 +65,13 @@ export class Disks {
     const row = this.#buildRow({ id, owner }, { name, size_gb: 1, durability: 'local' });
     return this.#make(row, async () => {
       const address = addressOf(row);
-      const state = await this.#work.runner.import(address, image);
-      const wholeBytes = Math.ceil(state.size_bytes / DISK_GB_BYTES) * DISK_GB_BYTES;
-      await this.#checkQuota(this.#store, owner.organizationId, {
-        disks: 0,
-        gb: wholeBytes / DISK_GB_BYTES - 1,
+      const state = await this.#importWithin(row, image);
+      const sizeGb = Math.ceil(state.size_bytes / DISK_GB_BYTES);
+      const wholeBytes = sizeGb * DISK_GB_BYTES;
+      // Other disks may have been made since.
+      await this.#store.alone(owner.organizationId, async (store) => {
+        await this.#checkQuota(store, owner.organizationId, { disks: 0, gb: sizeGb - row.size_gb });
+        await store.setNewSize(id, sizeGb);
       });
       return wholeBytes === state.size_bytes
         ? state
@@ -81,7 +83,7 @@ export class Disks {
   async export(
     reach: Reach,
     name: string,
-    what: { snapshot?: string | undefined; format: string },
+    what: { snapshot?: string | undefined; format: DiskFormat },
   ): Promise<RunnerAnswer> {
     const row = await this.#get(reach, name);
     const version =
@@ -214,6 +216,18 @@ export class Disks {
       await enterDiskStep('disk.grow');
       await this.resolveGrowth({ id, organization_id, growing_to_gb: sizeGb });
     });
+  }
+
+  /** Makes a disk at the runner that is no larger than the organization may have. */
+  async #importWithin(row: NewDiskRow, image: DiskContent): Promise<DiskState> {
+    const limits = this.#work.parts.limitsOf(row.organization_id);
+    const maxGb = findImportLimit(limits, await this.#store.sum(row.organization_id), row.size_gb);
+    try {
+      return await this.#work.runner.import(addressOf(row), { ...image, maxBytes: maxGb * DISK_GB_BYTES });
+    } catch (error) {
+      const isTooLarge = error instanceof AppError && error.code === 'payload_too_large';
+      throw isTooLarge ? imageTooLarge(limits, maxGb, error) : error;
+    }
   }
 
   /** Inserts the row, has the runner make the disk, and completes the row; or leaves nothing. */

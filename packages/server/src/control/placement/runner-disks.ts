@@ -9,8 +9,11 @@ import {
   DiskState,
   DiskVersion,
   StoredDisk,
+  type DiskFormat,
+  type ExportDisk,
   type ForkDisk,
   type GrowDisk,
+  type ImportDisk,
   type NewDisk,
   type TakeSnapshot,
 } from '../../lib/protocol/disk-protocol.ts';
@@ -35,7 +38,9 @@ export interface DiskAddress {
 }
 
 export interface DiskImport {
-  format: string;
+  format: DiskFormat;
+  /** The largest size that the disk may get. */
+  maxBytes: number;
   content: Readable;
   /** Deadline for the whole import, up to the answer. */
   deadlineMs: number;
@@ -96,11 +101,15 @@ export class RunnerDisks {
     return this.#change(send('POST', `${diskPath(address)}/grow`, body, deadlineMs), DiskState);
   }
 
-  /** Makes a disk from the content, whose size it gets. */
-  import(address: DiskAddress, { format, content, deadlineMs, signal }: DiskImport): Promise<DiskState> {
+  /** Makes a disk from the content, whose size it gets. Throws `payload_too_large` if that is more than allowed. */
+  import(
+    address: DiskAddress,
+    { format, maxBytes, content, deadlineMs, signal }: DiskImport,
+  ): Promise<DiskState> {
+    const query = { format, max_bytes: String(maxBytes) } satisfies Record<keyof ImportDisk, string>;
     const request: RunnerRequest = {
       method: 'POST',
-      path: `${diskPath(address)}/import?format=${format}`,
+      path: `${diskPath(address)}/import?${new URLSearchParams(query).toString()}`,
       headers: { 'content-type': 'application/octet-stream' },
       body: content,
       headDeadlineMs: deadlineMs,
@@ -110,8 +119,9 @@ export class RunnerDisks {
   }
 
   /** Returns an answer with the content as its stream. */
-  export(address: DiskAddress, version: number, format: string): Promise<RunnerAnswer> {
-    const path = `${diskPath(address)}/export?version=${version}&format=${format}`;
+  export(address: DiskAddress, version: number, format: DiskFormat): Promise<RunnerAnswer> {
+    const query = { version: String(version), format } satisfies Record<keyof ExportDisk, string>;
+    const path = `${diskPath(address)}/export?${new URLSearchParams(query).toString()}`;
     return this.#connection.request({ method: 'GET', path, headDeadlineMs: EXPORT_HEAD_DEADLINE_MS });
   }
 

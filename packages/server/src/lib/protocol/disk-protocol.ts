@@ -11,8 +11,8 @@
  *   POST   /disks/{org}/{disk}/fork                   ForkDisk       DiskState   of the new disk; repeatable
  *   POST   /disks/{org}/{disk}/flush                                 DiskState   waits until all is in the object store
  *   POST   /disks/{org}/{disk}/grow                   GrowDisk       DiskState
- *   POST   /disks/{org}/{disk}/import?format=         raw or qcow2   DiskState   makes the disk from the body
- *   GET    /disks/{org}/{disk}/export?version=&format=               raw or qcow2
+ *   POST   /disks/{org}/{disk}/import?{ImportDisk}    an image       DiskState   makes the disk from the body
+ *   GET    /disks/{org}/{disk}/export?{ExportDisk}                   an image
  *   POST   /disks/{org}/collect                                      CollectedDisks
  */
 import { z } from 'zod';
@@ -41,6 +41,19 @@ export type TakeSnapshot = z.infer<typeof TakeSnapshot>;
 export const ForkDisk = z.strictObject({ version: Version, to: DiskId });
 export type ForkDisk = z.infer<typeof ForkDisk>;
 export const GrowDisk = z.strictObject({ size_bytes: SizeBytes });
+
+/** Query: `max_bytes` limits the size of the disk. Throws `payload_too_large` beyond it. */
+export const ImportDisk = z.strictObject({
+  format: DiskFormat,
+  max_bytes: z.coerce.number().pipe(SizeBytes),
+});
+export type ImportDisk = z.infer<typeof ImportDisk>;
+/** Query. Default of `version`: the newest one in the object store. */
+export const ExportDisk = z.strictObject({
+  format: DiskFormat,
+  version: z.coerce.number().pipe(Version).optional(),
+});
+export type ExportDisk = z.infer<typeof ExportDisk>;
 
 export const DiskVersion = z.object({
   version: Version,

@@ -4,14 +4,17 @@ import { pipeline } from 'node:stream/promises';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
 import {
-  DiskFormat,
   DiskId,
+  ExportDisk,
   ForkDisk,
   GrowDisk,
+  ImportDisk,
   NewDisk,
   TakeSnapshot,
 } from '../../lib/protocol/disk-protocol.ts';
-import type { DiskKey, DiskOperations } from '../workspace/disk-operations.ts';
+import { watchEnd } from '../../lib/streams/whole-stream.ts';
+import type { DiskKey } from '../workspace/disk-imports.ts';
+import type { DiskOperations } from '../workspace/disk-operations.ts';
 import { readJson, respondJson } from './exchange.ts';
 
 interface DiskExchange {
@@ -96,16 +99,28 @@ export const DISK_ROUTES: readonly (readonly [method: string, path: string, hand
 ];
 
 async function importDisk(disks: DiskOperations, { stream, url, key }: DiskExchange): Promise<void> {
-  const { format, size_bytes: sizeBytes } = z
-    .object({ format: DiskFormat, size_bytes: Version })
-    .parse(Object.fromEntries(url.searchParams));
-  respondJson(stream, 201, await disks.import(key, stream, { format, sizeBytes }));
+  const { format, max_bytes: maxBytes } = ImportDisk.parse(Object.fromEntries(url.searchParams));
+  try {
+    respondJson(stream, 201, await disks.import(key, readWhole(stream), { format, maxBytes }));
+  } catch (error) {
+    // Else a refusal would not end the stream.
+    stream.resume();
+    throw error;
+  }
+}
+
+/**
+ * Yields the body, and fails if it was cut off. A consumer that stops early does not destroy the stream, on which the
+ * refusal is sent.
+ */
+async function* readWhole(stream: http2.ServerHttp2Stream): AsyncGenerator<Buffer> {
+  const isWhole = watchEnd(stream);
+  for await (const chunk of stream.iterator({ destroyOnReturn: false })) yield chunk as Buffer;
+  if (!isWhole()) throw new AppError('invalid_request', 'body: it was cut off');
 }
 
 async function exportDisk(disks: DiskOperations, { stream, url, key }: DiskExchange): Promise<void> {
-  const { format, version } = z
-    .object({ format: DiskFormat, version: Version.optional() })
-    .parse(Object.fromEntries(url.searchParams));
+  const { format, version } = ExportDisk.parse(Object.fromEntries(url.searchParams));
   const content = disks.export(key, { format, ...(version !== undefined && { version }) });
   stream.respond({ ':status': 200, 'content-type': 'application/octet-stream' });
   // After the head a reset is the only way to report a failure.

@@ -29,6 +29,7 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
   no_disk: 'not_found',
   no_data: 'not_found',
   refused: 'invalid_request',
+  too_large: 'payload_too_large',
   conflict: 'unavailable',
   unavailable: 'unavailable',
   store_full: 'unavailable',

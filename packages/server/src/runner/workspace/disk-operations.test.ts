@@ -16,7 +16,7 @@ let around: (operation: string, isDone: boolean) => void | Promise<void> = () =>
 const server = site.openServer((operation, isDone) => around(operation, isDone));
 const workspaces = site.open(server, { maxDirtyBytes: MAX_DIRTY_BYTES });
 const directory = join(site.overlays, 'new');
-const disks = new DiskOperations({
+const parts = {
   server,
   workspaces,
   directory,
@@ -24,7 +24,8 @@ const disks = new DiskOperations({
   mke2fs: site.mke2fs,
   disk: new DiskGuard({ directory: site.directory, reserveMiB: 1 }),
   sessionOf: () => Promise.reject(new Error('there is no agent')),
-});
+};
+const disks = new DiskOperations(parts);
 after(() => {
   workspaces[Symbol.dispose]();
   site[Symbol.dispose]();
@@ -41,21 +42,103 @@ test('a create that control repeats while it runs makes one formatted disk', asy
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test('an image is exported as it was imported, and one that is larger than the disk is refused', async () => {
+/** An image of a file system, with other bytes behind it. */
+async function makeImage(): Promise<Buffer> {
   const key = site.newDisk();
-  const image = Buffer.alloc(DISK_BYTES, 7);
-  const how = { format: 'raw' as const, sizeBytes: DISK_BYTES };
-  const tooLarge = Readable.from([image, Buffer.alloc(1)]);
-  await assert.rejects(disks.import(key, tooLarge, how), { code: 'invalid_request' });
-  await disks.import(key, Readable.from([image]), how);
+  await disks.create(key, DISK_BYTES);
+  const image = await buffer(disks.export(key, { format: 'raw' }));
+  randomBytes(8 * MIB).copy(image, 8 * MIB);
+  return image;
+}
+
+test('an image is exported as it was imported, in both formats', async () => {
+  const image = await makeImage();
+  const key = site.newDisk();
+  const { size_bytes } = await disks.import(key, Readable.from([image]), {
+    format: 'raw',
+    maxBytes: 2 ** 40,
+  });
+  assert.equal(size_bytes, DISK_BYTES);
   assert.ok((await buffer(disks.export(key, { format: 'raw' }))).equals(image));
+  const qcow2 = await buffer(disks.export(key, { format: 'qcow2' }));
+  const copy = site.newDisk();
+  await disks.import(copy, Readable.from([qcow2]), { format: 'qcow2', maxBytes: DISK_BYTES });
+  assert.ok((await buffer(disks.export(copy, { format: 'raw' }))).equals(image));
   assert.deepEqual(readdirSync(directory), []);
+});
+
+test('an image that is too large, cut off or not of its format is refused, and leaves nothing', async () => {
+  const image = await makeImage();
+  const from = site.newDisk();
+  await disks.import(from, Readable.from([image]), { format: 'raw', maxBytes: DISK_BYTES });
+  const qcow2 = await buffer(disks.export(from, { format: 'qcow2' }));
+  const rest = Buffer.alloc(1);
+  const endless = async function* (): AsyncGenerator<Buffer> {
+    for (;;) yield image;
+  };
+  const refusals = [
+    ['raw', [image, rest], DISK_BYTES, 'payload_too_large', /^body: .* more than \d+ bytes/u],
+    ['raw', [image], DISK_BYTES - 4096, 'payload_too_large', /^body: /u],
+    ['raw', endless(), DISK_BYTES, 'payload_too_large', /^body: .* more than \d+ bytes/u],
+    ['qcow2', endless(), DISK_BYTES, 'payload_too_large', /^body: .* more than \d+ bytes/u],
+    ['qcow2', [qcow2], DISK_BYTES - 4096, 'payload_too_large', /^body: .* at most \d+ are allowed/u],
+    ['raw', [image.subarray(0, -4096)], DISK_BYTES, 'invalid_request', /^body: .* send all of it/u],
+    ['raw', [randomBytes(DISK_BYTES)], DISK_BYTES, 'invalid_request', /^body: .* no ext4 .* mkfs\.ext4/u],
+    ['raw', [], DISK_BYTES, 'invalid_request', /^body: .* empty/u],
+    ['raw', [qcow2], DISK_BYTES, 'invalid_request', /^body: .* give its format/u],
+    ['qcow2', [image], DISK_BYTES, 'invalid_request', /^body: .* not a qcow2 file/u],
+    ['qcow2', [qcow2.subarray(0, 2 * MIB)], DISK_BYTES, 'invalid_request', /^body: /u],
+  ] as const;
+  for (const [format, content, maxBytes, code, message] of refusals) {
+    const key = site.newDisk();
+    const body = Readable.from(content, { objectMode: true });
+    await assert.rejects(disks.import(key, body, { format, maxBytes }), { code, message }, String(message));
+    await assert.rejects(disks.state(key), { code: 'not_found' });
+  }
+  assert.deepEqual(readdirSync(directory), []);
+});
+
+test('an image for which the host has no room is refused, and leaves nothing', async () => {
+  const image = await makeImage();
+  let freeMiB = 1000;
+  const full = new DiskOperations({
+    ...parts,
+    disk: new DiskGuard({ directory: site.directory, reserveMiB: 800, freeMiB: () => freeMiB }),
+  });
+  const filling = async function* (): AsyncGenerator<Buffer> {
+    for (;;) {
+      yield image;
+      freeMiB -= image.length / MIB;
+    }
+  };
+  const how = { format: 'raw', maxBytes: 2 ** 40 } as const;
+  const key = site.newDisk();
+  await assert.rejects(full.import(key, filling(), how), { code: 'capacity', message: /^disk: .* delete/u });
+  await assert.rejects(full.import(key, Readable.from([image]), how), { code: 'capacity' });
+  await assert.rejects(full.state(key), { code: 'not_found' });
+  assert.deepEqual(readdirSync(directory), []);
+});
+
+test('a disk that is removed during its import is not made afterwards', async () => {
+  const image = await makeImage();
+  const key = site.newDisk();
+  const sent = Promise.withResolvers<void>();
+  const content = async function* (): AsyncGenerator<Buffer> {
+    yield image;
+    await sent.promise;
+  };
+  const made = disks.import(key, content(), { format: 'raw', maxBytes: DISK_BYTES });
+  const removed = disks.remove(key);
+  sent.resolve();
+  // Its state may be asked for after the removal.
+  await Promise.allSettled([made]);
+  await removed;
+  await assert.rejects(disks.state(key), { code: 'not_found' });
 });
 
 test('an export that fails in the middle does not end as a complete one', async () => {
   const key = site.newDisk();
-  const image = randomBytes(DISK_BYTES);
-  await disks.import(key, Readable.from([image]), { format: 'raw', sizeBytes: DISK_BYTES });
+  await disks.import(key, Readable.from([await makeImage()]), { format: 'raw', maxBytes: DISK_BYTES });
   const blocks = join(site.directory, 'objects', 'blocks', key.organization);
   for (const name of readdirSync(blocks, { recursive: true, encoding: 'utf8' })) {
     const path = join(blocks, name);

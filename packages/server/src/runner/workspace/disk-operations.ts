@@ -1,13 +1,9 @@
 /** Operations on persistent disks that control asks for, on disks that are attached here and on those that are not. */
 import { spawn, type ChildProcessByStdio } from 'node:child_process';
 import { once } from 'node:events';
-import { createWriteStream, mkdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
 import { AppError } from '@coppice/contract';
 import type { z } from 'zod';
-import { runCommand } from '../../lib/process/run-command.ts';
 import {
   CollectedDisks,
   StoredDisk,
@@ -21,52 +17,35 @@ import {
 import { DeadlineError } from '../../lib/waiting/deadline.ts';
 import { SingleFlight } from '../../lib/waiting/single-flight.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
-import type { DiskGuard } from '../capacity/disk-guard.ts';
 import type { Attachment } from './attachment.ts';
 import type { SealedMoment } from './sealed-moment.ts';
 import { DiskManifest, Nothing } from './block-requests.ts';
-import { BlockServerError, type BlockServer } from './block-server.ts';
+import { BlockServerError } from './block-server.ts';
+import { DiskImports, type DiskImportsParts, type DiskKey, type ImageLimits } from './disk-imports.ts';
 import { growWorkspace, syncWorkspace, whileFrozen } from './guest-workspace.ts';
 import type { Workspaces } from './workspaces.ts';
 import { keepMoment } from './disk-moments.ts';
 
-const FORMAT_OPTIONS = 'lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0';
-const IMPORT_TIMEOUT_MS = 60 * 60_000;
 const COLLECT_TIMEOUT_MS = 30 * 60_000;
 /** Counting what a disk stores reads all maps of its family. */
 const STORED_TIMEOUT_MS = 10 * 60_000;
 /** A disk of this runner is described also while the object store does not answer. */
 const HELD_TIMEOUT_MS = 2000;
-const MIB = 1024 * 1024;
 
-export interface DiskOperationsParts {
-  server: BlockServer;
+export interface DiskOperationsParts extends DiskImportsParts {
   workspaces: Workspaces;
-  /** Directory of images in the making; below that of the overlays. */
-  directory: string;
-  /** Name of that directory below that of the overlays. */
-  name: string;
-  mke2fs: string;
-  disk: DiskGuard;
   /** Returns the session with the agent of a VM. */
   sessionOf: (vmId: string) => Promise<AgentSession>;
-}
-
-export interface DiskKey {
-  organization: string;
-  disk: string;
 }
 
 export class DiskOperations {
   readonly #parts: DiskOperationsParts;
   readonly #creates = new SingleFlight<DiskState>();
-  #lastImage = 0;
+  readonly #imports: DiskImports;
 
   constructor(parts: DiskOperationsParts) {
     this.#parts = parts;
-    // Of an earlier process.
-    rmSync(parts.directory, { recursive: true, force: true });
-    mkdirSync(parts.directory, { recursive: true, mode: 0o711 });
+    this.#imports = new DiskImports(parts);
   }
 
   async state(key: DiskKey): Promise<DiskState> {
@@ -96,67 +75,14 @@ export class DiskOperations {
   }
 
   async #create(key: DiskKey, sizeBytes: number): Promise<DiskState> {
-    const { mke2fs } = this.#parts;
-    const { name, path } = this.#newImage();
-    try {
-      writeFileSync(path, '', { mode: 0o644 });
-      truncateSync(path, sizeBytes);
-      await runCommand(mke2fs, ['-t', 'ext4', '-F', '-q', '-m', '0', '-E', FORMAT_OPTIONS, path]);
-      await this.#importFile(key, { name, format: 'raw', sizeBytes });
-    } finally {
-      rmSync(path, { force: true });
-    }
+    await this.#imports.format(key, sizeBytes);
     return this.state(key);
   }
 
-  /** Makes a disk from an image that `content` sends. Throws `invalid_request` if it is not of the format. */
-  async import(
-    key: DiskKey,
-    content: Readable,
-    how: { format: DiskFormat; sizeBytes: number },
-  ): Promise<DiskState> {
-    const { disk } = this.#parts;
-    const { name, path } = this.#newImage();
-    try {
-      let sizeBytes = 0;
-      let sinceCheck = 0;
-      const meter = async function* (source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-        for await (const chunk of source) {
-          sizeBytes += chunk.length;
-          assertImageSize(sizeBytes, how);
-          sinceCheck += chunk.length;
-          if (sinceCheck > 64 * MIB) {
-            disk.assertRoom(128);
-            sinceCheck = 0;
-          }
-          yield chunk;
-        }
-      };
-      await pipeline(content, meter, createWriteStream(path, { mode: 0o644 }));
-      await this.#importFile(key, { name, ...how });
-    } finally {
-      rmSync(path, { force: true });
-    }
+  /** Makes a disk from an image. Throws `invalid_request` if it cannot be used, `payload_too_large`, or `capacity`. */
+  async import(key: DiskKey, content: AsyncIterable<Buffer>, how: ImageLimits): Promise<DiskState> {
+    await this.#imports.receive(key, content, how);
     return this.state(key);
-  }
-
-  /** A name of its own for each attempt: control repeats a request while the first is still reading its file. */
-  #newImage(): { name: string; path: string } {
-    this.#lastImage += 1;
-    const name = `${this.#lastImage}.image`;
-    return { name, path: join(this.#parts.directory, name) };
-  }
-
-  async #importFile(
-    key: DiskKey,
-    image: { name: string; format: DiskFormat; sizeBytes: number },
-  ): Promise<void> {
-    const { name, format, sizeBytes: size_bytes } = image;
-    const overlay = join(this.#parts.name, name);
-    const how = { timeoutMs: IMPORT_TIMEOUT_MS };
-    // An import is done once, however often it is asked for.
-    const source = `import-${key.disk}`;
-    await this.#ask({ op: 'import', size_bytes, overlay, format, source }, key, DiskManifest, how);
   }
 
   /** Returns a version as a stream of bytes. */
@@ -166,7 +92,9 @@ export class DiskOperations {
     return Readable.from(readAll(child), { objectMode: false });
   }
 
+  /** Waits for an import of the disk, which would otherwise make it later. */
   async remove(key: DiskKey): Promise<void> {
+    await this.#imports.settle(key);
     await this.#assertFree(key);
     try {
       await this.#ask({ op: 'delete' }, key, Nothing);
@@ -290,21 +218,6 @@ function describeHeld(attachment: Attachment): DiskState {
   const { disk, version, size_bytes, drained_at } = attachment.record;
   const described = attachment.describe();
   return { disk, version, size_bytes, drained_at, attachment: described, is_held_elsewhere: false };
-}
-
-/** A qcow2 file is larger than its content, and may have more of it than the disk. */
-const QCOW2_OVERHEAD = 2;
-
-function assertImageSize(
-  bytes: number,
-  { format, sizeBytes }: { format: DiskFormat; sizeBytes: number },
-): void {
-  const limit = format === 'raw' ? sizeBytes : QCOW2_OVERHEAD * sizeBytes + 64 * MIB;
-  if (bytes > limit)
-    throw new AppError(
-      'invalid_request',
-      `the image has more than ${limit} bytes, and the disk ${sizeBytes}`,
-    );
 }
 
 /** Yields the output of a program. Its end is the end of the content only if the program succeeds. */

@@ -6,8 +6,10 @@ import type { ServerHttp2Stream } from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { hostMoment, type HostMoment } from '../../../lib/host-clock.ts';
 import {
+  ExportDisk,
   ForkDisk,
   GrowDisk,
+  ImportDisk,
   NewDisk,
   TakeSnapshot,
   type CapturedWorkspace,
@@ -89,13 +91,17 @@ export class FakeDisks {
     const what = `${method}${action === '' ? '' : ` ${action}`}`;
     const body = await readAll(stream);
     await this.onRequest(what, id);
+    const query = Object.fromEntries(url.searchParams);
     if (what === 'GET export') {
+      ExportDisk.parse(query);
       stream.respond({ ':status': 200, 'content-type': 'application/octet-stream' });
       stream.end(this.#get(id).content);
       return true;
     }
     const result =
-      id === 'collect' ? this.#collect(organization) : this.#act(what, { organization, id, body, version });
+      id === 'collect'
+        ? this.#collect(organization)
+        : this.#act(what, { organization, id, body, query, version });
     await this.beforeAnswer(what, id);
     answer(stream, 200, result);
     return true;
@@ -158,8 +164,9 @@ export class FakeDisks {
       organization,
       id,
       body,
+      query,
       version,
-    }: { organization: string; id: string; body: Buffer; version: string | undefined },
+    }: { organization: string; id: string; body: Buffer; query: object; version: string | undefined },
   ): unknown {
     const parsed = (): unknown => JSON.parse(body.toString('utf8') || '{}');
     switch (what) {
@@ -182,7 +189,7 @@ export class FakeDisks {
       case 'POST grow':
         return this.#show(this.#grow(this.#get(id), GrowDisk.parse(parsed()).size_bytes));
       case 'POST import':
-        return this.#show(this.#import(organization, id, body));
+        return this.#show(this.#import({ organization, id, body }, ImportDisk.parse(query)));
       default:
         throw new AppError('not_found', `no ${what}`);
     }
@@ -248,10 +255,16 @@ export class FakeDisks {
     return this.#seal(disk, sizeBytes);
   }
 
-  #import(organization: string, id: string, content: Buffer): FakeDisk {
-    if (content.length === 0) throw new AppError('invalid_request', 'body: is no ext4 file system');
-    const disk = this.#create(organization, id, this.importedBytes ?? content.length);
-    disk.content = content;
+  #import(
+    { organization, id, body }: { organization: string; id: string; body: Buffer },
+    { max_bytes: maxBytes }: ImportDisk,
+  ): FakeDisk {
+    if (body.length === 0) throw new AppError('invalid_request', 'body: is no ext4 file system');
+    const sizeBytes = this.importedBytes ?? body.length;
+    if (sizeBytes > maxBytes)
+      throw new AppError('payload_too_large', `body: the image has more than ${maxBytes} bytes`);
+    const disk = this.#create(organization, id, sizeBytes);
+    disk.content = body;
     return disk;
   }
 
