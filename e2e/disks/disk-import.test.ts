@@ -170,7 +170,7 @@ describe('import of disk images', { concurrency: false }, () => {
       (error) =>
         error instanceof CoppiceError &&
         error.code === 'invalid_request' &&
-        error.message.startsWith('body: '),
+        error.message.includes('"body: the image'),
     );
   });
 

@@ -30,7 +30,7 @@ func findRemedy(image content) string {
 	return ext4Remedy
 }
 
-// checkExt4 finds a file system of at most the size of the image. What is in it is the guest's affair, which mounts it.
+// checkExt4 checks that the image has a file system, and all of its blocks. Only the guest reads and trusts the rest.
 func checkExt4(image content) error {
 	if image.size < superblockAt+superblockBytes {
 		return fmt.Errorf("%w: it contains no ext4 file system, as it has %d bytes; %s", ErrImage, image.size, ext4Remedy)
