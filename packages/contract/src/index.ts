@@ -1,4 +1,5 @@
 export * from './accounts/api-key.ts';
+export * from './accounts/operator.ts';
 export * from './accounts/organizations.ts';
 export * from './accounts/people.ts';
 export * from './accounts/team-keys.ts';

@@ -88,6 +88,9 @@ const OwnTeam = z.object({ id: z.string(), name: z.string() });
 export const AccountRecord = z
   .object({
     user: UserRecord,
+    is_operator: z
+      .boolean()
+      .describe('Whether the person owns the first organization, and so operates the service.'),
     organizations: z.array(
       z.object({
         id: z.string(),

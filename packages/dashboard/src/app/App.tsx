@@ -19,6 +19,7 @@ const CreateSandbox = lazyPart(
 const SandboxPage = lazyPart(async () => (await import('../pages/sandbox/SandboxPage.tsx')).SandboxPage);
 const Audit = lazyPart(async () => (await import('../pages/audit/Audit.tsx')).Audit);
 const Keys = lazyPart(async () => (await import('../pages/keys/Keys.tsx')).Keys);
+const Operator = lazyPart(async () => (await import('../pages/operator/Operator.tsx')).Operator);
 const People = lazyPart(async () => (await import('../pages/people/People.tsx')).People);
 const Settings = lazyPart(async () => (await import('../pages/settings/Settings.tsx')).Settings);
 const Snapshots = lazyPart(async () => (await import('../pages/snapshots/Snapshots.tsx')).Snapshots);
@@ -90,6 +91,7 @@ function Pages() {
       <Route path="/sandboxes/:id/:tab?" component={SandboxPage} />
       <Route path="/audit" component={Audit} />
       <Route path="/keys" component={Keys} />
+      <Route path="/operator" component={Operator} />
       <Route path="/people" component={People} />
       <Route path="/settings" component={Settings} />
       <Route path="/history" component={History} />

@@ -2,12 +2,13 @@
 import { signal, useSignal } from '@preact/signals';
 import { useLocation } from 'preact-iso';
 import { useEffect, useRef } from 'preact/hooks';
+import { isOperator } from '../service/session.ts';
 import { sandboxes } from '../service/sandboxes.ts';
 import { Dialog } from '../ui/Dialog.tsx';
 import { formatImage } from '../ui/format.ts';
 import { Icon } from '../ui/Icon.tsx';
 import { rankActions, type QuickAction } from './rank-actions.ts';
-import { SECTION_GROUPS } from './sections.ts';
+import { listSections } from './sections.ts';
 
 const MAX_SHOWN = 12;
 
@@ -101,7 +102,7 @@ function listActions(): QuickAction[] {
     { label: 'Create an API key', href: '/keys?new', icon: 'plus', words: 'new token' },
     { label: 'Invite a person', href: '/people?invite', icon: 'plus', words: 'new member' },
     { label: 'Your account', href: '/settings', icon: 'settings', words: 'password sessions' },
-    ...SECTION_GROUPS.flatMap(({ sections }) => sections),
+    ...listSections(isOperator.value).flatMap(({ sections }) => sections),
     ...(sandboxes.value ?? []).map(({ id, name, image, status }) => ({
       label: name ?? id,
       href: `/sandboxes/${id}`,

@@ -14,7 +14,7 @@ import { PlaceMenu } from './PlaceMenu.tsx';
 import { openQuickActions, QuickActions } from './QuickActions.tsx';
 
 /** Pages that need no key, and so no team. */
-const WITHOUT_TEAM = /^\/(?:people|settings|keys|audit)(?:\/|$)/u;
+const WITHOUT_TEAM = /^\/(?:people|settings|keys|audit|operator)(?:\/|$)/u;
 
 /** The frame around all pages of a signed-in person. */
 export function Shell({ children }: { children: ComponentChildren }) {

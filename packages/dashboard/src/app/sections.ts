@@ -6,8 +6,8 @@ interface Section {
   icon: IconName;
   /** Words that quick actions also find it by. */
   words?: string;
-  /** Only for owners of the organization. */
-  isOwnerOnly?: boolean;
+  /** Only for people who operate the service. */
+  isOperatorOnly?: boolean;
 }
 
 export interface SectionGroup {
@@ -16,7 +16,7 @@ export interface SectionGroup {
 }
 
 /** The navigation, in its order. */
-export const SECTION_GROUPS: readonly SectionGroup[] = [
+const SECTION_GROUPS: readonly SectionGroup[] = [
   {
     label: 'Run',
     sections: [
@@ -41,6 +41,21 @@ export const SECTION_GROUPS: readonly SectionGroup[] = [
       { label: 'Usage', href: '/usage', icon: 'chart', words: 'cost billing statement credit' },
       { label: 'API keys', href: '/keys', icon: 'key', words: 'tokens team secret' },
       { label: 'People', href: '/people', icon: 'people', words: 'members teams invitations' },
+      {
+        label: 'Operator',
+        href: '/operator',
+        icon: 'server',
+        words: 'host capacity health limits credit organizations',
+        isOperatorOnly: true,
+      },
     ],
   },
 ];
+
+/** Returns the navigation of the signed-in person. */
+export function listSections(isOperator: boolean): SectionGroup[] {
+  return SECTION_GROUPS.map(({ label, sections }) => ({
+    label,
+    sections: sections.filter(({ isOperatorOnly = false }) => !isOperatorOnly || isOperator),
+  }));
+}

@@ -33,6 +33,8 @@ export const account = signal<AccountRecord | undefined>(undefined);
 export const place = signal<Place | undefined>(undefined);
 export const client = signal<Coppice | undefined>(undefined);
 
+/** Whether the person operates the service: see all organizations, and the host. */
+export const isOperator = computed(() => account.value?.is_operator === true);
 export const isOwner = computed(() => place.value?.organization.role === 'owner');
 /** Path of the organization below `/account`. */
 export const organizationPath = computed(() => `/organizations/${place.value?.organization.id ?? ''}`);

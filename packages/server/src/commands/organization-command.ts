@@ -132,9 +132,11 @@ function formatUsd(cents: number): string {
 }
 
 /** Formats amounts as `GET /v1/usage` does; `credit_left_cents` is null if credit has no consequences. */
-function toJson({ spentUnits, creditLeftUnits, ...rest }: OrganizationSummary, hasCredit: boolean): object {
+function toJson(summary: OrganizationSummary, hasCredit: boolean): object {
+  const { spentUnits, creditLeftUnits, createdAt, ...rest } = summary;
   return {
     ...rest,
+    created_at: new Date(createdAt).toISOString(),
     cost_cents: costCents(spentUnits),
     credit_left_cents: hasCredit ? costCents(creditLeftUnits) : null,
   };

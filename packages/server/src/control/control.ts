@@ -149,8 +149,8 @@ export async function startControl(
   };
 }
 
-function chooseHttpSettings({ version, metricsToken, continuesTraces = false }: ControlConfig) {
-  return { version, metricsToken, continuesTraces };
+function chooseHttpSettings({ version, region, metricsToken, continuesTraces = false }: ControlConfig) {
+  return { version, region, metricsToken, continuesTraces };
 }
 
 /** On disposal requests in progress may finish until the deadline; then their connections close. */

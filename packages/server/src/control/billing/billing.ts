@@ -27,6 +27,11 @@ export class Billing {
     this.#parts = parts;
   }
 
+  /** Whether organizations without credit cannot start sandboxes. */
+  get hasCredit(): boolean {
+    return this.#parts.credit.isOn;
+  }
+
   /**
    * Returns the usage in a reach. Credit belongs to the organization, so only keys that see all of it see the credit.
    */

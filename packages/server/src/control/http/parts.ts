@@ -97,6 +97,7 @@ export interface HttpParts {
   dashboard: StaticSite | undefined;
   limits: ControlLimits;
   version: string;
+  region: string;
   exposure: Exposure;
   /** Throws `unavailable` when another control may be about to write the same records; so does `authenticate`. */
   assertServing: () => void;

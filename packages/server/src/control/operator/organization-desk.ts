@@ -3,7 +3,7 @@
  * seconds.
  */
 import { AppError, OPERATOR_ACTOR } from '@coppice/contract';
-import type { Insertable } from 'kysely';
+import { sql, type Insertable } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import { readAccounts } from '../billing/consumption/billing-accounts.ts';
@@ -17,6 +17,8 @@ export interface OrganizationSummary {
   id: string;
   name: string;
   region: string;
+  /** Unix milliseconds. */
+  createdAt: number;
   /** Creating, running or hibernated. */
   sandboxes: number;
   /** In cost units: the organization's whole cost so far, and the rest of its grants. */
@@ -25,26 +27,43 @@ export interface OrganizationSummary {
   limits: OwnLimits;
 }
 
-/** Lists all organizations, earliest first. */
-export async function listOrganizations(db: Database, now: HostMoment): Promise<OrganizationSummary[]> {
+/** A part of the list. */
+export interface SummaryPage {
+  limit: number;
+  /** The last organization of the part before. */
+  after?: { createdAt: number; id: string } | undefined;
+}
+
+/** Lists organizations, earliest first; all of them without a page. */
+export async function listOrganizations(
+  db: Database,
+  now: HostMoment,
+  page?: SummaryPage,
+): Promise<OrganizationSummary[]> {
+  const after = page?.after;
   const rows = await db
     .selectFrom('organizations')
     .leftJoin('organization_limits', 'organization_limits.organization_id', 'organizations.id')
-    .select(['id', 'name', 'region', ...LIMIT_NAMES])
+    .select(['id', 'name', 'region', 'created_at', ...LIMIT_NAMES])
+    .$if(after !== undefined, (query) =>
+      query.where(sql<boolean>`(created_at, id) > (${after?.createdAt}, ${after?.id})`),
+    )
     .orderBy('created_at')
     .orderBy('id')
+    .$if(page !== undefined, (query) => query.limit(page?.limit ?? 0))
     .execute();
   const accounts = await readAccounts(
     db,
     rows.map(({ id }) => id),
   );
   const accountOf = new Map(accounts.map((account) => [account.organizationId, account]));
-  return rows.flatMap(({ id, name, region, ...limits }) => {
+  return rows.flatMap(({ id, name, region, created_at: createdAt, ...limits }) => {
     const account = accountOf.get(id);
     if (account === undefined) return [];
     const spentUnits = findSpent(account, now);
     const creditLeftUnits = findCreditLeft(account, now);
-    return [{ id, name, region, sandboxes: account.live.length, spentUnits, creditLeftUnits, limits }];
+    const sandboxes = account.live.length;
+    return [{ id, name, region, createdAt, sandboxes, spentUnits, creditLeftUnits, limits }];
   });
 }
 

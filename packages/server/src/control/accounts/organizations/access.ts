@@ -35,6 +35,12 @@ export class Access {
     );
   }
 
+  /** Throws `forbidden` unless the person is an owner of the first organization, and so operates the service. */
+  async checkOperator(userId: string): Promise<void> {
+    if (!(await ownsFirst(this.#db, userId)))
+      throw new AppError('forbidden', 'only owners of the first organization may do this');
+  }
+
   async #findRole(userId: string, organizationId: string): Promise<Role | undefined> {
     const found = await this.#db
       .selectFrom('memberships')
@@ -62,4 +68,17 @@ export class Access {
 
 export function noOrganization(): AppError {
   return new AppError('not_found', 'there is no such organization, or you are not a member of it');
+}
+
+/** Whether the person is an owner of the installation's first organization. */
+export async function ownsFirst(db: Database, userId: string): Promise<boolean> {
+  const found = await db
+    .selectFrom('memberships')
+    .innerJoin('organizations', 'organizations.id', 'memberships.organization_id')
+    .select('organizations.id')
+    .where('user_id', '=', userId)
+    .where('role', '=', 'owner')
+    .where('is_first', '=', true)
+    .executeTakeFirst();
+  return found !== undefined;
 }

@@ -8,7 +8,7 @@ import {
 } from '@coppice/contract';
 import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { Database } from '../../db/database.ts';
-import { noOrganization } from './access.ts';
+import { noOrganization, ownsFirst } from './access.ts';
 import type { Invited } from './invitations.ts';
 import { insertOrganization } from './organization-store.ts';
 import type { SignUpMode } from './people.ts';
@@ -119,6 +119,7 @@ export class Organizations {
     const teams = await listTeams(db, userId);
     return {
       user: { ...user, created_at: new Date(user.created_at).toISOString() },
+      is_operator: organizations.some(({ role, is_first }) => role === 'owner' && is_first === true),
       organizations: organizations.map(({ id: organizationId, name, region, role }) => ({
         id: organizationId,
         name,
@@ -137,13 +138,14 @@ interface ListedOrganization {
   name: string;
   region: string;
   role: Role;
+  is_first: boolean | null;
 }
 
 function listOrganizations(db: Database, userId: string): Promise<ListedOrganization[]> {
   return db
     .selectFrom('memberships')
     .innerJoin('organizations', 'organizations.id', 'memberships.organization_id')
-    .select(['organizations.id', 'name', 'region', 'role'])
+    .select(['organizations.id', 'name', 'region', 'role', 'is_first'])
     .where('user_id', '=', userId)
     .orderBy('organizations.created_at')
     .orderBy('organizations.id')
@@ -169,18 +171,6 @@ function listTeams(
     .orderBy('teams.created_at')
     .orderBy('teams.id')
     .execute();
-}
-
-async function ownsFirst(db: Database, userId: string): Promise<boolean> {
-  const found = await db
-    .selectFrom('memberships')
-    .innerJoin('organizations', 'organizations.id', 'memberships.organization_id')
-    .select('organizations.id')
-    .where('user_id', '=', userId)
-    .where('role', '=', 'owner')
-    .where('is_first', '=', true)
-    .executeTakeFirst();
-  return found !== undefined;
 }
 
 async function countOwned(db: Database, userId: string): Promise<number> {

@@ -29,6 +29,10 @@ import { addListSessions } from './people/list-sessions.ts';
 import { addListTeamMembers } from './teams/list-team-members.ts';
 import { addListTeams } from './teams/list-teams.ts';
 import { assertJson, assertOwnOrigin } from './session/own-origin.ts';
+import { addChangeLimits } from './operator/change-limits.ts';
+import { addGetHost } from './operator/get-host.ts';
+import { addGrantCredit } from './operator/grant-credit.ts';
+import { addListOperated } from './operator/list-operated.ts';
 import { addRemoveMember } from './members/remove-member.ts';
 import { addRemoveTeamMember } from './teams/remove-team-member.ts';
 import { addOrganizationAudit } from './organizations/organization-audit.ts';
@@ -65,7 +69,17 @@ async function addSignedIn(app: App, parts: HttpParts): Promise<void> {
   addEndSession(app, parts);
   addAcceptInvitation(app, parts);
   addCreateOrganization(app, parts);
+  await app.register(async (operator: App) => addOperator(operator, parts));
   await app.register(async (organization: App) => addOrganization(organization, parts));
+}
+
+/** Calls that concern the whole service: only owners of the first organization may make them. */
+function addOperator(app: App, parts: HttpParts): void {
+  app.addHook('preHandler', ({ userId }) => parts.accounts.access.checkOperator(userId));
+  addGetHost(app, parts);
+  addListOperated(app, parts);
+  addChangeLimits(app, parts);
+  addGrantCredit(app, parts);
 }
 
 function addOrganization(app: App, parts: HttpParts): void {
