@@ -31,6 +31,19 @@ export async function callAccount<Answer>(method: Method, path: string, body?: u
   return (text === '' ? undefined : JSON.parse(text)) as Answer;
 }
 
+/** Reads all pages of a list. */
+export async function listAccount<Item>(path: string): Promise<Item[]> {
+  const items: Item[] = [];
+  for (let next: string | undefined = path; next !== undefined;) {
+    const response: Response = await send(next, { method: 'GET' });
+    const text = await response.text();
+    if (!response.ok) throw fail(response.status, text);
+    items.push(...(JSON.parse(text) as Item[]));
+    next = /^<\/account(\/[^>]*)>; rel="next"$/u.exec(response.headers.get('link') ?? '')?.[1];
+  }
+  return items;
+}
+
 /** Sends a call and returns the text of its answer. */
 export async function fetchText(method: Method, path: string, body?: unknown): Promise<string> {
   // A change needs a JSON body, even an empty one.
@@ -43,8 +56,7 @@ export async function fetchText(method: Method, path: string, body?: unknown): P
   });
   const text = await response.text();
   if (response.ok) return text;
-  if (response.status === 401) noteUnauthorized();
-  throw readError(response.status, text);
+  throw fail(response.status, text);
 }
 
 async function send(path: string, init: RequestInit): Promise<Response> {
@@ -57,6 +69,11 @@ async function send(path: string, init: RequestInit): Promise<Response> {
       cause: error,
     });
   }
+}
+
+function fail(status: number, text: string): AccountError {
+  if (status === 401) noteUnauthorized();
+  return readError(status, text);
 }
 
 function readError(status: number, text: string): AccountError {

@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals';
 import type { OperatedOrganization } from '../../../../contract/src/accounts/operator.ts';
-import { callAccount } from '../../service/account-calls.ts';
+import { listAccount } from '../../service/account-calls.ts';
 import { useResource } from '../../service/resource.ts';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
 import { formatCents, formatDay, formatNumber } from '../../ui/format.ts';
@@ -19,7 +19,7 @@ interface Opened {
 }
 
 export function OperatedOrganizations() {
-  const list = useResource(() => callAccount<OperatedOrganization[]>('GET', '/operator/organizations'), []);
+  const list = useResource(() => listAccount<OperatedOrganization>('/operator/organizations'), []);
   const opened = useSignal<Opened | undefined>(undefined);
   const close = (): void => {
     opened.value = undefined;
