@@ -75,7 +75,8 @@ async function addSignedIn(app: App, parts: HttpParts): Promise<void> {
 
 /** Calls that concern the whole service: only owners of the first organization may make them. */
 function addOperator(app: App, parts: HttpParts): void {
-  app.addHook('preHandler', ({ userId }) => parts.accounts.access.checkOperator(userId));
+  // Before the body is validated: others learn nothing of these calls.
+  app.addHook('preValidation', ({ userId }) => parts.accounts.access.checkOperator(userId));
   addGetHost(app, parts);
   addListOperated(app, parts);
   addChangeLimits(app, parts);
