@@ -52,6 +52,7 @@ describe('the pages of the dashboard', { timeout: TIMEOUT_MS }, () => {
       '/webhooks',
       '/keys',
       '/people',
+      '/operator',
       '/settings',
       '/network/nothing/here',
     ];

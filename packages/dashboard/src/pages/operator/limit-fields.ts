@@ -1,5 +1,5 @@
 /** The limits of an organization as fields of a form: an empty field stands for the setting of the service. */
-import type { ChangeLimitsRequest, OrganizationLimits } from '../../../../contract/src/accounts/operator.ts';
+import type { OrganizationLimits } from '../../../../contract/src/accounts/operator.ts';
 
 export type LimitName = keyof OrganizationLimits;
 export type LimitFields = Record<LimitName, string>;
@@ -23,13 +23,19 @@ export function toFields(limits: OrganizationLimits): LimitFields {
   return Object.fromEntries(entries) as LimitFields;
 }
 
-/** Returns only what differs. Text that is no number is sent as it cannot be, so that the service names the field. */
-export function toChange(fields: LimitFields, limits: OrganizationLimits): ChangeLimitsRequest {
+/** Returns only what differs. Text that is no number is sent as it is, so that the service names the field. */
+export function toChange(
+  fields: LimitFields,
+  limits: OrganizationLimits,
+): Partial<Record<LimitName, unknown>> {
   const before = toFields(limits);
   const changed = LIMIT_LABELS.filter(([name]) => fields[name].trim() !== before[name]);
-  return Object.fromEntries(
-    changed.map(([name]) => [name, fields[name].trim() === '' ? null : Number(fields[name])]),
-  );
+  return Object.fromEntries(changed.map(([name]) => [name, toLimit(fields[name].trim())]));
+}
+
+function toLimit(text: string): unknown {
+  if (text === '') return null;
+  return Number.isNaN(Number(text)) ? text : Number(text);
 }
 
 export function countOwnLimits(limits: OrganizationLimits): string {
