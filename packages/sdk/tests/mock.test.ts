@@ -163,7 +163,7 @@ const CALLS: Record<string, (client: Coppice, sandbox: Sandbox) => Promise<unkno
 
 /** Values that differ from run to run. Null stays null: whether a field is set is compared. */
 const VARYING =
-  /^(?:id|runId|parentId|teamId|image|createMs|boundTo|sizeBytes|auditKeyId|uptimeMs|cpuMs|memPeakBytes|costCents)$|At$/u;
+  /^(?:id|runId|parentId|teamId|image|createMs|boundTo|sizeBytes|auditKeyId|uptimeMs|billedMs|runningSince|cpuMs|memPeakBytes|costCents)$|At$/u;
 
 function normalize(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(normalize);
