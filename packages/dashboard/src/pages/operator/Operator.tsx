@@ -12,15 +12,18 @@ import '../../styles/operator.css';
 
 /** For owners of the first organization: the host, and all organizations. */
 export function Operator() {
+  if (isOperator.value) return <Operated />;
+  return (
+    <Page title="Operator">
+      <Empty icon="lock" title="You do not operate this service">
+        Owners of its first organization see the host and all organizations here.
+      </Empty>
+    </Page>
+  );
+}
+
+function Operated() {
   const host = useResource(() => callAccount<HostRecord>('GET', '/operator/host'), []);
-  if (!isOperator.value)
-    return (
-      <Page title="Operator">
-        <Empty icon="lock" title="You do not operate this service">
-          Owners of its first organization see the host and all organizations here.
-        </Empty>
-      </Page>
-    );
   return (
     <Page
       title="Operator"
