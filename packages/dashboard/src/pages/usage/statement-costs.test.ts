@@ -101,7 +101,7 @@ test('a sandbox of no length is on the day of its create', () => {
   assert.deepEqual(daysOf([line('a', 1)], [life('a', time, time)]).costs, [['2026-11-05', unitsOf(1)]]);
 });
 
-test('what is not known of a sandbox is in no day, and in a group of its own', () => {
+test('the cost of a sandbox with unknown times is in no day, and in a group of its own', () => {
   assert.equal(daysOf([line('a', 5)], []).unplacedUnits, unitsOf(5));
   const lines = joinLines([line('a', 5)], []);
   assert.deepEqual(costsByLabel(lines, 'job'), [

@@ -21,7 +21,7 @@ const MOST_ROWS = 200;
 const COMMON = 'job-0';
 /** After that, each changes the number of matches. */
 const KEYS = ['9', '8', '7', '6', 'Backspace', 'Backspace', 'Backspace', 'Backspace', '9', '8', '7', '6'];
-/** The page asks who is signed in before anyone is. */
+/** The first request of the page, before the sign-in, is answered with 401. */
 const EXPECTED = /status of 401 .*\/account\/me$/u;
 
 /** Runs in the page: notes how long after each change of the search its result is drawn. */

@@ -48,7 +48,7 @@ test('a request that waits for an operation is judged by the state after it', ()
   assert.deepEqual(allowed('running', 'destroying'), []);
 });
 
-test('what is offered at once is what the tables accept at once, in every state and operation', () => {
+test('in every state and operation, exactly the requests that the tables accept at once are offered at once', () => {
   for (const status of SANDBOX_STATES)
     for (const operation of [null, ...SANDBOX_OPERATIONS])
       for (const action of listActions({ status, operation })) {
