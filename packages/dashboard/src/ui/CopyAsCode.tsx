@@ -3,6 +3,7 @@ import { Button } from './Button.tsx';
 import { CopyButton } from './CopyButton.tsx';
 import { Dialog } from './Dialog.tsx';
 import { writeSnippet, type Snippet } from './snippets.ts';
+import { Segments } from './Segments.tsx';
 
 const LANGUAGES: readonly (readonly [keyof Snippet, string])[] = [
   ['curl', 'curl'],
@@ -28,18 +29,12 @@ function CodeDialog({ call, onClose }: { call: Parameters<typeof writeSnippet>[0
   const text = writeSnippet(call, location.origin)[language.value];
   return (
     <Dialog title="The same from a program" size="large" onClose={onClose}>
-      <div class="segments" role="group" aria-label="Language">
-        {LANGUAGES.map(([id, label]) => (
-          <button
-            key={id}
-            type="button"
-            aria-pressed={language.value === id}
-            onClick={() => (language.value = id)}
-          >
-            {label}
-          </button>
-        ))}
-      </div>
+      <Segments
+        label="Language"
+        options={LANGUAGES}
+        value={language.value}
+        onValue={(id) => (language.value = id)}
+      />
       <pre class="code" tabIndex={0}>
         <code>{text}</code>
       </pre>

@@ -21,6 +21,7 @@ import { sumCosts } from '../usage/sum-costs.ts';
 import { describeReason } from './end-reason.ts';
 import { parseLabelFilter } from './label-filter.ts';
 import { useHistory, type HistoryFilter, type HistoryList } from './use-history.ts';
+import { Segments, toOptions } from '../../ui/Segments.tsx';
 
 const COLUMNS: readonly Column<HistoryEntry>[] = [
   { id: 'id', label: 'Sandbox', width: '12.5rem', cell: ({ id }) => <span class="mono">{id}</span> },
@@ -98,18 +99,12 @@ export function History() {
           value={labelText.value}
           onInput={(event) => (labelText.value = event.currentTarget.value)}
         />
-        <div class="segments" role="group" aria-label="State">
-          {(['all', 'destroyed', 'failed'] as const).map((one) => (
-            <button
-              key={one}
-              type="button"
-              aria-pressed={status.value === one}
-              onClick={() => (status.value = one)}
-            >
-              {one}
-            </button>
-          ))}
-        </div>
+        <Segments
+          label="State"
+          options={toOptions(['all', 'destroyed', 'failed'] as const)}
+          value={status.value}
+          onValue={(one) => (status.value = one)}
+        />
         {labels === undefined && (
           <span class="fault" role="status">
             Write labels as name=value, with spaces between them; at most 8.

@@ -6,6 +6,7 @@ import { Button, IconButton } from '../../ui/Button.tsx';
 import { Checkbox, TextArea, TextField } from '../../ui/Field.tsx';
 import { startBuildCall } from './image-calls.ts';
 import { findStepFault, STEP_EXAMPLES, STEP_KINDS, toBuildStep, type StepLine } from './step-lines.ts';
+import { Segments } from '../../ui/Segments.tsx';
 
 const DOCKERFILE = 'FROM node:22-slim\nRUN npm install -g pnpm\nENV NODE_ENV=production\n';
 
@@ -53,14 +54,15 @@ export function StartBuild({ onClose, onStarted }: StartProps) {
         onValue={(value) => (name.value = value)}
         attributes={{ autofocus: true, placeholder: 'app:1', maxLength: 256 }}
       />
-      <div class="segments" role="group" aria-label="Kind of build">
-        <button type="button" aria-pressed={isDockerfile.value} onClick={() => (isDockerfile.value = true)}>
-          Dockerfile
-        </button>
-        <button type="button" aria-pressed={!isDockerfile.value} onClick={() => (isDockerfile.value = false)}>
-          Steps
-        </button>
-      </div>
+      <Segments
+        label="Kind of build"
+        options={[
+          [true, 'Dockerfile'],
+          [false, 'Steps'],
+        ]}
+        value={isDockerfile.value}
+        onValue={(isOne) => (isDockerfile.value = isOne)}
+      />
       {isDockerfile.value ? (
         <TextArea
           label="Dockerfile"

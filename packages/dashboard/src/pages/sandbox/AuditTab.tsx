@@ -19,6 +19,7 @@ import { useFollowedLog } from '../audit/use-log.ts';
 import { VerifyDialog } from '../audit/VerifyDialog.tsx';
 import { fetchTeamSecret, verifySandboxLog } from '../audit/verify-log.ts';
 import type { TabProps } from './tab-props.ts';
+import { Segments, toOptions } from '../../ui/Segments.tsx';
 
 /** The log of a sandbox, which grows while the sandbox lives. */
 export function AuditTab({ sandbox, record }: TabProps) {
@@ -77,13 +78,7 @@ type Subject = Pick<TabProps, 'sandbox' | 'record'>;
 function KindChoice({ kind, choose }: { kind: Kind; choose: (kind: Kind) => void }) {
   return (
     <div>
-      <div class="segments" role="group" aria-label="Kind">
-        {KINDS.map((each) => (
-          <button key={each} type="button" aria-pressed={kind === each} onClick={() => choose(each)}>
-            {each}
-          </button>
-        ))}
-      </div>
+      <Segments label="Kind" options={toOptions(KINDS)} value={kind} onValue={choose} />
     </div>
   );
 }

@@ -11,6 +11,7 @@ import { showHiddenInLines } from '../../ui/visible-text.ts';
 import { EVENT_GROUPS, groupOf, MAX_KEPT, type EventGroup } from './events/event-log.ts';
 import { useEventLog } from './events/use-event-log.ts';
 import type { TabProps } from './tab-props.ts';
+import { Segments, toOptions } from '../../ui/Segments.tsx';
 import '../../styles/events.css';
 
 /** Rows have no fixed height, so all that are shown are in the document. */
@@ -23,18 +24,12 @@ export function EventsTab({ record }: TabProps) {
   return (
     <div class="stack">
       <div class="filters">
-        <div class="segments" role="group" aria-label="Kind of event">
-          {EVENT_GROUPS.map((name) => (
-            <button
-              key={name}
-              type="button"
-              aria-pressed={group.value === name}
-              onClick={() => (group.value = name)}
-            >
-              {name}
-            </button>
-          ))}
-        </div>
+        <Segments
+          label="Kind of event"
+          options={toOptions(EVENT_GROUPS)}
+          value={group.value}
+          onValue={(name) => (group.value = name)}
+        />
         <span class="soft" role="status">
           {events !== undefined && countText(shown.length, isComplete)}
         </span>

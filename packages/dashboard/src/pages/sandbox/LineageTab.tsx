@@ -20,6 +20,7 @@ import { nameOf, type LiveRecords } from './lineage/node-text.ts';
 import { useChoice } from './lineage/use-choice.ts';
 import { useFamily, type FamilyRecords } from './lineage/use-family.ts';
 import type { TabProps } from './tab-props.ts';
+import { Segments } from '../../ui/Segments.tsx';
 
 /** Ages and costs in the tree grow at this pace. */
 const TICK_MS = 5000;
@@ -141,18 +142,15 @@ function Toolbar({
   const ended = all.length - snapshots - running;
   return (
     <div class="filters">
-      <div class="segments" role="group" aria-label="Sandboxes that are shown">
-        {[false, true].map((isOnly) => (
-          <button
-            key={String(isOnly)}
-            type="button"
-            aria-pressed={isLiveOnly.value === isOnly}
-            onClick={() => (isLiveOnly.value = isOnly)}
-          >
-            {isOnly ? 'live' : 'all'}
-          </button>
-        ))}
-      </div>
+      <Segments
+        label="Sandboxes that are shown"
+        options={[
+          [false, 'all'],
+          [true, 'live'],
+        ]}
+        value={isLiveOnly.value}
+        onValue={(isOnly) => (isLiveOnly.value = isOnly)}
+      />
       <span class="soft">
         {formatNumber(running)} live · {formatNumber(snapshots)} {snapshots === 1 ? 'snapshot' : 'snapshots'}{' '}
         · {formatNumber(ended)} ended

@@ -12,6 +12,7 @@ import { CHARTS, toChartData, type ChartSpec } from './metrics/chart-data.ts';
 import { useColors } from '../../ui/use-colors.ts';
 import { codeOf } from './sandbox-code.ts';
 import type { TabProps } from './tab-props.ts';
+import { Segments } from '../../ui/Segments.tsx';
 import '../../styles/metrics.css';
 
 const REFRESH_MS = 10_000;
@@ -52,18 +53,12 @@ function Metrics({ sandbox, record }: TabProps) {
   return (
     <div class="stack">
       <div class="filters">
-        <div class="segments" role="group" aria-label="Time that is shown">
-          {SPANS.map(([seconds, label]) => (
-            <button
-              key={seconds}
-              type="button"
-              aria-pressed={span === seconds}
-              onClick={() => (chosen.value = seconds)}
-            >
-              {label}
-            </button>
-          ))}
-        </div>
+        <Segments
+          label="Time that is shown"
+          options={SPANS}
+          value={span}
+          onValue={(seconds) => (chosen.value = seconds)}
+        />
         <span class="soft">Measured on the host, every 10 seconds</span>
         <span class="gap" />
         <CopyAsCode

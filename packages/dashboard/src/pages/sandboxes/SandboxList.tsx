@@ -12,6 +12,7 @@ import { Page } from '../../ui/Page.tsx';
 import { Empty, Failure, Skeleton } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { filterSandboxes, STATE_FILTERS, type StateFilter } from './filter-sandboxes.ts';
+import { Segments, toOptions } from '../../ui/Segments.tsx';
 
 const COLUMNS: readonly Column<SandboxInfo>[] = [
   {
@@ -126,18 +127,12 @@ function Listed({ sandboxes: all }: { sandboxes: readonly SandboxInfo[] }) {
           value={search.value}
           onInput={(event) => (search.value = event.currentTarget.value)}
         />
-        <div class="segments" role="group" aria-label="State">
-          {STATE_FILTERS.map((filter) => (
-            <button
-              key={filter}
-              type="button"
-              aria-pressed={state.value === filter}
-              onClick={() => (state.value = filter)}
-            >
-              {filter}
-            </button>
-          ))}
-        </div>
+        <Segments
+          label="State"
+          options={toOptions(STATE_FILTERS)}
+          value={state.value}
+          onValue={(filter) => (state.value = filter)}
+        />
         <span class="soft" role="status">
           {countShown(shown.length, all.length)}
         </span>

@@ -12,6 +12,7 @@ import { showFailure } from '../../ui/toasts.tsx';
 import '../../styles/organization.css';
 import { PasswordCard } from './PasswordCard.tsx';
 import { Sessions } from './Sessions.tsx';
+import { Segments, toOptions } from '../../ui/Segments.tsx';
 
 const THEMES: readonly Theme[] = ['system', 'light', 'dark'];
 
@@ -51,18 +52,7 @@ export function Settings() {
         <Card title="Appearance">
           <p class="soft">It is kept in this browser.</p>
           <div>
-            <div class="segments" role="group" aria-label="Theme">
-              {THEMES.map((choice) => (
-                <button
-                  key={choice}
-                  type="button"
-                  aria-pressed={theme.value === choice}
-                  onClick={() => chooseTheme(choice)}
-                >
-                  {choice}
-                </button>
-              ))}
-            </div>
+            <Segments label="Theme" options={toOptions(THEMES)} value={theme.value} onValue={chooseTheme} />
           </div>
         </Card>
       </div>

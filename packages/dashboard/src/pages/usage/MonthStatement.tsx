@@ -20,6 +20,7 @@ import { writeStatement } from './statement-csv.ts';
 import { StatementTable } from './StatementTable.tsx';
 import type { MonthCosts } from './use-month.ts';
 import { formatMonth, formatUtcDay } from './utc-day.ts';
+import { Segments } from '../../ui/Segments.tsx';
 
 /** The statement of one month: sums, days, parts and lines. */
 export function MonthStatement({ statement, lines }: MonthCosts) {
@@ -106,18 +107,15 @@ function Days({ statement, lines }: { statement: Statement; lines: CostLine[] })
     <Card
       title="Sandboxes by day"
       actions={
-        <div class="segments" role="group" aria-label="Form">
-          {[false, true].map((isOne) => (
-            <button
-              key={String(isOne)}
-              type="button"
-              aria-pressed={isTable.value === isOne}
-              onClick={() => (isTable.value = isOne)}
-            >
-              {isOne ? 'Table' : 'Chart'}
-            </button>
-          ))}
-        </div>
+        <Segments
+          label="Form"
+          options={[
+            [false, 'Chart'],
+            [true, 'Table'],
+          ]}
+          value={isTable.value}
+          onValue={(isOne) => (isTable.value = isOne)}
+        />
       }
     >
       {isTable.value ? (

@@ -7,6 +7,7 @@ import { formatCents, formatDuration, formatMiB, formatNumber, formatImage } fro
 import { GuestText } from '../../ui/GuestText.tsx';
 import { Card } from '../../ui/Page.tsx';
 import { sortLines, type CostLine, type LineOrder } from './statement-costs.ts';
+import { Segments } from '../../ui/Segments.tsx';
 
 const COLUMNS: readonly Column<CostLine>[] = [
   {
@@ -76,18 +77,7 @@ export function StatementTable({ lines }: { lines: readonly CostLine[] }) {
     <Card
       title={`By sandbox (${formatNumber(lines.length)})`}
       actions={
-        <div class="segments" role="group" aria-label="Order">
-          {ORDERS.map(([id, label]) => (
-            <button
-              key={id}
-              type="button"
-              aria-pressed={order.value === id}
-              onClick={() => (order.value = id)}
-            >
-              {label}
-            </button>
-          ))}
-        </div>
+        <Segments label="Order" options={ORDERS} value={order.value} onValue={(id) => (order.value = id)} />
       }
     >
       <DataTable

@@ -14,6 +14,7 @@ import { Empty, Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { listDeliveriesCall, retryCall } from './webhook-calls.ts';
 import { findNextReadMs, toneOf } from './webhook-words.ts';
+import { Segments, toOptions } from '../../ui/Segments.tsx';
 
 type StateFilter = 'all' | DeliveryInfo['state'];
 
@@ -46,18 +47,12 @@ export function Deliveries({ webhook, sent }: { webhook: WebhookInfo; sent: numb
       title="Deliveries"
       actions={
         <>
-          <div class="segments" role="group" aria-label="State">
-            {FILTERS.map((entry) => (
-              <button
-                key={entry}
-                type="button"
-                aria-pressed={filter.value === entry}
-                onClick={() => (filter.value = entry)}
-              >
-                {entry}
-              </button>
-            ))}
-          </div>
+          <Segments
+            label="State"
+            options={toOptions(FILTERS)}
+            value={filter.value}
+            onValue={(entry) => (filter.value = entry)}
+          />
           <CopyAsCode {...listDeliveriesCall(id)} />
         </>
       }

@@ -8,6 +8,7 @@ import { formatBytes } from '../../../ui/format.ts';
 import { Card } from '../../../ui/Page.tsx';
 import { OutputView } from '../output/OutputView.tsx';
 import { useLiveOutput } from '../output/use-live-output.ts';
+import { Segments } from '../../../ui/Segments.tsx';
 
 type Stream = 'both' | 'stdout' | 'stderr';
 const STREAMS: readonly (readonly [Stream, string])[] = [
@@ -44,19 +45,13 @@ export function CommandOutput({ command, record, onEnd }: CommandOutputProps) {
             text={output.pieces.map(({ text }) => text).join('')}
             label="Copy the output that is shown"
           />
-          <div class="segments" role="group" aria-label="Stream">
-            {STREAMS.map(([id, label]) => (
-              <button
-                key={id}
-                type="button"
-                aria-pressed={stream.value === id}
-                disabled={!isReadable}
-                onClick={() => (stream.value = id)}
-              >
-                {label}
-              </button>
-            ))}
-          </div>
+          <Segments
+            label="Stream"
+            options={STREAMS}
+            value={stream.value}
+            isDisabled={!isReadable}
+            onValue={(id) => (stream.value = id)}
+          />
         </>
       }
     >

@@ -21,6 +21,7 @@ import { DropZone, UploadButton, UploadCode, useUploader } from './UploadControl
 import { UploadProgress } from './UploadProgress.tsx';
 import { batches } from './uploads.ts';
 import { useDirectory, useWatch, type Directory } from './use-directory.ts';
+import { Segments, toOptions } from '../../../ui/Segments.tsx';
 
 type OpenDialog =
   | { kind: 'folder' }
@@ -284,18 +285,12 @@ function Filters({
         value={search.value}
         onInput={(event) => (search.value = event.currentTarget.value)}
       />
-      <div class="segments" role="group" aria-label="Order">
-        {FILE_ORDERS.map((name) => (
-          <button
-            key={name}
-            type="button"
-            aria-pressed={order.value === name}
-            onClick={() => (order.value = name)}
-          >
-            {name}
-          </button>
-        ))}
-      </div>
+      <Segments
+        label="Order"
+        options={toOptions(FILE_ORDERS)}
+        value={order.value}
+        onValue={(name) => (order.value = name)}
+      />
       <span class="soft" role="status">
         {count}
       </span>

@@ -3,6 +3,7 @@ import { CopyButton } from '../../../ui/CopyButton.tsx';
 import { Card } from '../../../ui/Page.tsx';
 import { writeSnippet } from '../../../ui/snippets.ts';
 import { codeOf } from '../sandbox-code.ts';
+import { Segments } from '../../../ui/Segments.tsx';
 
 type Way = 'shell' | 'curl' | 'typescript' | 'python';
 
@@ -19,13 +20,12 @@ export function ConnectCard({ id }: { id: string }) {
   const text = writeConnection(id)[way.value];
   return (
     <Card title="Connect" actions={<CopyButton text={text} label="Copy the text" />}>
-      <div class="segments" role="group" aria-label="Way to connect">
-        {WAYS.map(([one, label]) => (
-          <button key={one} type="button" aria-pressed={way.value === one} onClick={() => (way.value = one)}>
-            {label}
-          </button>
-        ))}
-      </div>
+      <Segments
+        label="Way to connect"
+        options={WAYS}
+        value={way.value}
+        onValue={(one) => (way.value = one)}
+      />
       <pre class="code" tabIndex={0}>
         <code>{text}</code>
       </pre>
