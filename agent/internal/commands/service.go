@@ -109,7 +109,7 @@ func (s *Service) Start(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.table.reserve(h.ID)
+	c, err := s.table.reserve(r.Context(), h.ID)
 	if err == nil && c == nil {
 		if c, err = s.launch(r.Context(), h, settings); err != nil {
 			s.table.release(h.ID)

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -16,9 +17,11 @@ const (
 
 // table holds the commands in the order of their starts.
 type table struct {
-	mu    sync.Mutex
-	byID  map[string]*command
-	order []*command
+	mu   sync.Mutex
+	byID map[string]*command
+	// starting has a channel for each id that is reserved. It is closed when the command runs, or could not be started.
+	starting map[string]chan struct{}
+	order    []*command
 	// ends are the commands that have ended, in that order; lastEnd counts them, also those that are forgotten.
 	ends    []*command
 	lastEnd int64
@@ -26,49 +29,68 @@ type table struct {
 }
 
 func newTable() *table {
-	return &table{byID: map[string]*command{}, changed: make(chan struct{})}
+	return &table{byID: map[string]*command{}, starting: map[string]chan struct{}{}, changed: make(chan struct{})}
 }
 
 // find returns a command. Of those that have ended the oldest are forgotten.
 func (t *table) find(id string) (*command, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c, ok := t.byID[id]; ok && c != nil {
+	if c, ok := t.byID[id]; ok {
 		return c, nil
 	}
 	return nil, fault.New(fault.InvalidState, "the guest has no command %q any more", id)
 }
 
-// reserve takes an id for a command that is about to start. It returns the command that has the id already.
-func (t *table) reserve(id string) (*command, error) {
+// reserve takes an id for a command that is about to start. It returns the command that has the id already. A command that
+// is being started is waited for: the host repeats a request whose answer was lost.
+func (t *table) reserve(ctx context.Context, id string) (*command, error) {
+	for {
+		c, starting, err := t.tryReserve(id)
+		if starting == nil {
+			return c, err
+		}
+		select {
+		case <-starting:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (t *table) tryReserve(id string) (c *command, starting <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c, ok := t.byID[id]; ok {
-		if c == nil {
-			return nil, fault.New(fault.InvalidState, "command %q is being started", id)
-		}
-		return c, nil
+		return c, nil, nil
 	}
-	running := len(t.byID) - len(t.ends)
-	if running >= maxRunning {
-		return nil, fault.New(fault.InvalidState, "%d commands run already; end one of them", running)
+	if starting, ok := t.starting[id]; ok {
+		return nil, starting, nil
 	}
-	t.byID[id] = nil
-	return nil, nil
+	if running := len(t.byID) + len(t.starting) - len(t.ends); running >= maxRunning {
+		return nil, nil, fault.New(fault.InvalidState, "%d commands run already; end one of them", running)
+	}
+	t.starting[id] = make(chan struct{})
+	return nil, nil, nil
 }
 
 // release gives back the id of a command that did not start.
 func (t *table) release(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.byID, id)
+	if starting, ok := t.starting[id]; ok {
+		close(starting)
+		delete(t.starting, id)
+	}
 }
 
+// add adds a command that runs.
 func (t *table) add(c *command) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.byID[c.id] = c
 	t.order = append(t.order, c)
+	t.mu.Unlock()
+	t.release(c.id)
 }
 
 // end notes that a command has ended, and forgets the oldest of too many.

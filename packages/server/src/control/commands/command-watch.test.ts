@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { pollUntil } from '../../lib/waiting/deadline.ts';
@@ -69,4 +70,47 @@ test('a command is followed though it starts while the watch before it is being 
   await until('the second list', () => seen.lists === 2);
   await until('the question of the second follower', () => questions.length === 3);
   questions[2]?.(false);
+});
+
+/** Replaces the recorder. Each comparison is completed by the test. */
+function holdComparisons(commands: CommandWatch) {
+  type Options = Parameters<CommandWatch['recorder']['agree']>[2];
+  const comparisons: (Options & { complete: () => void })[] = [];
+  commands.recorder.agree = (_sandbox, _inGuest, options) =>
+    new Promise((resolve) => comparisons.push({ ...options, complete: () => resolve(0) }));
+  return comparisons;
+}
+
+test('a command is not lost though its whole start falls between the list of the guest and the comparison', async () => {
+  const { commands, questions, seen } = openWatch({ watch: async function* () {} });
+  await using _ = commands;
+  const comparisons = holdComparisons(commands);
+  commands.starting(STARTED, 'first')[Symbol.dispose]();
+  await until('the list', () => seen.lists === 1);
+  commands.starting(STARTED, 'second')[Symbol.dispose]();
+  await until('the comparison', () => comparisons.length === 1);
+  assert.equal(comparisons[0]?.isStarting('second'), true);
+  comparisons[0]?.complete();
+  await until('the question', () => questions.length === 1);
+  questions[0]?.(true);
+  await until('the next comparison', () => comparisons.length === 2);
+  assert.equal(comparisons[1]?.isStarting('second'), false);
+  comparisons[1]?.complete();
+  await until('the next question', () => questions.length === 2);
+  questions[1]?.(false);
+});
+
+test('a rollback during a comparison lets the next one revive commands', async () => {
+  const { commands, questions } = openWatch({ watch: async function* () {} });
+  await using _ = commands;
+  const comparisons = holdComparisons(commands);
+  commands.starting(STARTED, 'first')[Symbol.dispose]();
+  await until('the comparison', () => comparisons.length === 1);
+  commands.rolledBack(SANDBOX);
+  comparisons[0]?.complete();
+  await until('the next comparison', () => comparisons.length === 2);
+  assert.equal(comparisons[1]?.mayRevive, true);
+  comparisons[1]?.complete();
+  await until('the question', () => questions.length === 1);
+  questions[0]?.(false);
 });

@@ -40,6 +40,8 @@ export interface WatchedSandbox {
 interface Follower {
   stop: AbortController;
   done: Promise<void>;
+  /** Commands that were being started at some moment since the guest was last asked for all that it has. */
+  unsettled: Set<string>;
   /** A command was started since the follower last looked for commands that run. */
   isAgain: boolean;
 }
@@ -109,6 +111,7 @@ export class CommandWatch implements AsyncDisposable {
   starting(sandbox: { readonly row: Readonly<WatchedSandbox> }, commandId: string): Disposable {
     const { id, organization_id } = sandbox.row;
     this.#starting.add(commandId);
+    this.#followers.get(id)?.unsettled.add(commandId);
     this.#organizations.add(organization_id);
     this.#open.add(id);
     return {
@@ -152,7 +155,12 @@ export class CommandWatch implements AsyncDisposable {
       running.isAgain = true;
       return;
     }
-    const follower: Follower = { stop: new AbortController(), done: Promise.resolve(), isAgain: true };
+    const follower: Follower = {
+      stop: new AbortController(),
+      done: Promise.resolve(),
+      unsettled: new Set(),
+      isAgain: true,
+    };
     follower.done = (running?.done ?? Promise.resolve())
       .then(() => this.#run(sandbox, follower))
       .finally(() => {
@@ -183,12 +191,14 @@ export class CommandWatch implements AsyncDisposable {
   /** Returns whether no command runs any more. Returns false if the watch ends before. */
   async #followOnce(sandbox: WatchedSandbox, follower: Follower): Promise<boolean> {
     const { runner } = this.#parts;
-    const before = new Set(this.#starting);
+    follower.unsettled = new Set(this.#starting);
     const inGuest = await runner.list(sandbox.id);
     let strange = await this.recorder.agree(sandbox, inGuest, {
-      isStarting: (id) => before.has(id) || this.#starting.has(id),
+      isStarting: (id) => follower.unsettled.has(id),
       mayRevive: !this.#compared.has(sandbox.id),
     });
+    // A rollback meanwhile ends this follower, and the next one compares again.
+    if (follower.stop.signal.aborted) return false;
     this.#compared.add(sandbox.id);
     if (!(await this.#mayRun(sandbox.id, follower))) return true;
     for await (const ended of runner.watch(sandbox.id, follower.stop.signal)) {
