@@ -14,7 +14,8 @@ export async function compareCommands(db: Database, { vms, commands }: FakeRunne
     .select(['commands.sandbox_id', 'commands.guest_id', 'commands.state', 'commands.exit_code'])
     .where('sandboxes.status', '=', 'running')
     .execute();
-  const isInGuest = (vm: string, id: string): boolean => commands.list(vm).some((command) => command.id === id);
+  const isInGuest = (vm: string, id: string): boolean =>
+    commands.list(vm).some((command) => command.id === id);
   return [
     [
       'commands in SQL',
