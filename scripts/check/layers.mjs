@@ -74,7 +74,10 @@ export const LAYERS = [
     layers: [['.'], ['openapi'], ['account', 'endpoints'], ['access', 'answers', 'requests', 'serving']],
   },
   { root: `${SERVER}/control/accounts`, layers: [['.'], ['bootstrap'], ['organizations'], ['sign-in']] },
-  { root: `${SERVER}/control/billing`, layers: [['.'], ['credit', 'statement'], ['consumption', 'storage']] },
+  {
+    root: `${SERVER}/control/billing`,
+    layers: [['.'], ['budgets'], ['credit', 'statement'], ['consumption', 'storage']],
+  },
   { root: `${SERVER}/control/sandbox`, layers: [['.'], ['live'], ['commands'], ['record']] },
   {
     root: `${SERVER}/runner`,

@@ -7,6 +7,7 @@ export * from './audit/audit.ts';
 export * from './audit/canonical-json.ts';
 export * from './audit/organization-audit.ts';
 export * from './billing/billing.ts';
+export * from './billing/budgets.ts';
 export * from './billing/cost.ts';
 export * from './disks/disks.ts';
 export * from './egress/credential-paths.ts';

@@ -77,6 +77,12 @@ export const ORGANIZATION_AUDIT_EVENTS = {
   'limits.changed': z
     .record(z.string(), z.int().nullable())
     .describe('The limits that the operator set; null: those of the service hold again.'),
+  'budget.set': z.object({
+    scope: z.string().describe('`organization` or the id of the team.'),
+    month_cents: z.int(),
+    alert_percents: z.array(z.int()),
+  }),
+  'budget.deleted': z.object({ scope: z.string() }),
   'credit.granted': z.object({ cents: z.int().describe('Negative if credit was taken back.') }),
   'webhook.created': Webhook,
   'webhook.changed': Webhook,

@@ -1,5 +1,5 @@
 /**
- * Events of an organization: what happened to its sandboxes, snapshots, disks, images and credit.
+ * Events of an organization: what happened to its sandboxes, snapshots, disks, images, credit and budgets.
  *
  * An id belongs to one event of the installation. Ids increase in the order in which a reader gets the events, and no
  * event appears later with a smaller id than one that was read. They have gaps: other organizations have the others.
@@ -78,6 +78,13 @@ export const EVENTS = {
     .describe('A period of running that is over.'),
   'credit.exhausted': z.object({}),
   'credit.restored': z.object({}),
+  'budget.reached': z.object({
+    scope: z.string().describe('`organization` or the id of the team.'),
+    month: z.string().describe('In UTC, for example 2026-11.'),
+    percent: z.int().describe('The part of the budget that the cost has reached.'),
+    cost_cents: z.number().describe('Cost of the month when this was found.'),
+    month_cents: z.int().describe('The budget.'),
+  }),
   'webhook.disabled': z.object({ webhook_id: z.string(), reason: z.enum(DISABLED_REASONS) }),
 } as const satisfies Record<string, z.ZodType>;
 

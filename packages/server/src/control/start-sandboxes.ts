@@ -9,6 +9,8 @@ import { AuditStore } from './audit/audit-store.ts';
 import type { OrganizationAudit } from './audit/organization/organization-audit.ts';
 import { TeamSecrets } from './audit/team-secrets.ts';
 import { Billing } from './billing/billing.ts';
+import { BudgetKeeper } from './billing/budgets/budget-keeper.ts';
+import { Budgets } from './billing/budgets/budgets.ts';
 import { Credit } from './billing/credit/credit.ts';
 import { CreditKeeper } from './billing/credit/credit-keeper.ts';
 import { CommandStore } from './commands/command-store.ts';
@@ -124,9 +126,10 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const link = stack.use(new RunnerLink(linkParts));
   const built = await openBuilds(base, { images: builtImages, registries, sandboxes, commands }, stack);
   const billing = new Billing({ db, clock, credit });
+  const budgets = openBudgets(base, stack);
   const kept = { ...named, ...built, audit, auditStore, teamSecrets, imageUses, builtImages };
   const records = { sandboxes, commands, snapshots, registries, grants, environments, ...kept };
-  return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, limitsOf };
+  return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, budgets, limitsOf };
 }
 
 interface BuildRecords {
@@ -233,4 +236,16 @@ function startCreditKeeper(
   const { creditGraceMs: graceMs, accountIntervalMs: intervalMs } = limits;
   const onEvent = (): void => events.sequencer.wake();
   stack.use(new CreditKeeper({ credit, db, drivers, intervalMs, graceMs, onEvent, log })).start();
+}
+
+function openBudgets(
+  { db, events, clock, organizationAudit: audit, limits, log }: SandboxesBase,
+  stack: AsyncDisposableStack,
+): Budgets {
+  const onEvent = (): void => events.sequencer.wake();
+  const keeper = stack.use(
+    new BudgetKeeper({ db, clock, intervalMs: limits.accountIntervalMs, onEvent, log }),
+  );
+  keeper.start();
+  return new Budgets({ db, clock, audit, onChange: () => keeper.wake() });
 }

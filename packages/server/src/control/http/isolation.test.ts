@@ -59,6 +59,7 @@ const BODIES: Record<string, () => unknown> = {
   signalCommand: () => ({ signal: 'SIGKILL' }),
   buildImage: () => ({ image: 'node:latest' }),
   setNetwork: () => ({ network: {} }),
+  putBudget: () => ({ month_cents: 1 }),
   putRegistry: () => ({ username: NAME_OF_NONE, password: NAME_OF_NONE }),
   signUp: () => ({ email: 's@example.test', name: 's', password: PASSWORD, invitation: 'inv_none' }),
   signIn: () => ({ email: victim.email, password: 'wrong password' }),
@@ -135,6 +136,8 @@ async function fill(owner: AccountClient): Promise<void> {
   Object.assign(ids, { run: run.id, snapshot: snapshot.id, previewId: preview.id, apiKey });
   ids['command'] = command.id;
   Object.assign(ids, { organization: owner.organizationId, team: owner.teamId, member: owner.id });
+  ids['scope'] = owner.teamId;
+  await call('PUT', `/v1/budgets/${owner.teamId}`, { month_cents: 1 });
   Object.assign(ids, { key, invitation, secret, session: session.id });
 }
 

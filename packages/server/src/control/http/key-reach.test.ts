@@ -18,6 +18,8 @@ const MARK = 'other-teams-own';
 const NAMES_NO_SANDBOX: ReadonlySet<string> = new Set([
   'putRegistry',
   'deleteRegistry',
+  'putBudget',
+  'deleteBudget',
   'putSecret',
   'getSecret',
   'deleteSecret',
@@ -54,6 +56,7 @@ const ids: Record<string, string> = {
   disk: 'named',
   name: 'of-all-teams',
   diskSnapshot: 'named',
+  scope: 'organization',
 };
 const BODIES: Record<string, () => unknown> = {
   createSandbox: () => ({ image: IMAGE }),

@@ -12,6 +12,7 @@ import type { KeyUses } from '../auth/key-uses.ts';
 import type { SessionKeys } from '../auth/session-keys.ts';
 import type { Tickets } from '../auth/tickets.ts';
 import type { Billing } from '../billing/billing.ts';
+import type { Budgets } from '../billing/budgets/budgets.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { Database } from '../db/database.ts';
 import type { DiskSnapshots } from '../disks/disk-snapshots.ts';
@@ -85,6 +86,7 @@ export interface HttpParts {
   openRequests: OpenRequests;
   rateLimiter: RateLimiter;
   billing: Billing;
+  budgets: Budgets;
   outputBudget: OutputBudget;
   metrics: ServiceMetrics;
   /** Opens `GET /metrics`; undefined: there is no such route. */

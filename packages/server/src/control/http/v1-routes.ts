@@ -42,6 +42,7 @@ import { addGetOrganizationAudit } from './endpoints/records/get-organization-au
 import { addGetRun } from './endpoints/runs/get-run.ts';
 import { addGetStatement } from './endpoints/records/get-statement.ts';
 import { addGetTree } from './endpoints/runs/get-tree.ts';
+import { addBudgetRoutes } from './endpoints/records/budgets.ts';
 import { addGetUsage } from './endpoints/records/get-usage.ts';
 import { addHibernateRun } from './endpoints/copies/hibernate-run.ts';
 import { addListHistory } from './endpoints/runs/list-history.ts';
@@ -87,6 +88,7 @@ const ADD_ROUTES: readonly ((v1: App, parts: HttpParts) => void)[] = [
   addListHistory,
   addGetUsage,
   addGetStatement,
+  addBudgetRoutes,
   addGetRun,
   addGetAudit,
   addGetOrganizationAudit,

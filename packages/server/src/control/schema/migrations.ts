@@ -5,6 +5,7 @@ import { accountsMigration } from '../accounts/accounts-migration.ts';
 import { auditMigration } from '../audit/audit-migration.ts';
 import { organizationAuditMigration } from '../audit/organization/organization-audit-migration.ts';
 import { billingMigration } from '../billing/billing-migration.ts';
+import { budgetsMigration } from '../billing/budgets/budgets-migration.ts';
 import { addDiskLimits, createDiskStorage } from '../billing/storage/storage-migration.ts';
 import { commandsMigration } from '../commands/commands-migration.ts';
 import { createDisks } from '../disks/disks-migration.ts';
@@ -106,4 +107,5 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0023_organization_audit': organizationAuditMigration,
   '0024_image_builds': builtImagesMigration,
   '0025_session_keys': sessionKeysMigration,
+  '0026_budgets': budgetsMigration,
 };

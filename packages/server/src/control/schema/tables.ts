@@ -44,6 +44,7 @@ import type {
 } from '../images/built-image-tables.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
 import type { PreviewTable } from '../ports/preview-tables.ts';
+import type { BudgetAlertTable, BudgetTable } from '../billing/budgets/budget-tables.ts';
 import type { RegistryCredentialTable } from '../registries/registry-tables.ts';
 import type { IdempotencyKeyTable, SandboxTable } from '../sandbox/record/sandbox-tables.ts';
 import type { SnapshotTable } from '../snapshots/snapshot-tables.ts';
@@ -78,6 +79,8 @@ export interface Tables {
   credit_grants: CreditGrantTable;
   organization_limits: OrganizationLimitsTable;
   disk_storage: DiskStorageTable;
+  budgets: BudgetTable;
+  budget_alerts: BudgetAlertTable;
   commands: CommandTable;
   disks: DiskTable;
   disk_snapshots: DiskSnapshotTable;

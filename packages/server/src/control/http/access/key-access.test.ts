@@ -46,6 +46,8 @@ const OF_ORGANIZATION: ReadonlySet<string> = new Set([
   'retryDelivery',
   'putSecret',
   'deleteSecret',
+  'putBudget',
+  'deleteBudget',
   'getOrganizationAudit',
 ]);
 /** Operations that read what only an owner, or a key that could do the same, may see. */
@@ -65,6 +67,7 @@ const keys = { full: '', read: '', teamOnly: '', sessionOfMember: '' };
 const ids: Record<string, string> = {
   port: '80',
   registry: 'registry.one.test',
+  scope: 'organization',
   previewId: 'prev0',
   delivery: 'msg0',
   disk: 'data',

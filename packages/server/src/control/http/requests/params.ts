@@ -28,6 +28,8 @@ export const WebhookParams = z.strictObject({ webhook: z.string().max(200) });
 
 export const DeliveryParams = WebhookParams.extend({ delivery: z.string().max(200) });
 
+export const BudgetParams = z.strictObject({ scope: z.string().max(200) });
+
 /** Accepts any text: an error in words explains which names are possible. */
 export const SecretParams = z.strictObject({ name: z.string().max(200) });
 

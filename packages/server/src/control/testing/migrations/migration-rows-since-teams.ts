@@ -410,6 +410,24 @@ const SESSION_KEYS: Change = {
   columns: { api_keys: ({ id }) => ({ session_id: id === 'key2' ? 'ses1' : null }) },
 };
 
+const BUDGETS: Change = {
+  adds: {
+    budgets: [
+      {
+        organization_id: 'orgfirst',
+        scope: 'team1',
+        team_id: 'team1',
+        month_cents: 100_000,
+        alert_percents: [50, 100],
+        updated_at: NOW,
+      },
+    ],
+    budget_alerts: [
+      { organization_id: 'orgfirst', scope: 'team1', month: '2026-01', percent: 50, reached_at: NOW },
+    ],
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -430,4 +448,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0023_organization_audit': ORGANIZATION_AUDIT,
   '0024_image_builds': IMAGE_BUILDS,
   '0025_session_keys': SESSION_KEYS,
+  '0026_budgets': BUDGETS,
 };
