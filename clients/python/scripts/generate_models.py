@@ -104,6 +104,7 @@ RECORDS = {
         "HistoryEntry": ("HistoryEntry", "A sandbox that has ended."),
         "StatementDisk": ("StatementDisk", "The share of one disk in the statement of a month."),
         "StatementLine": ("StatementLine", "The share of one sandbox in the statement of a month."),
+        "Budget": ("Budget", "A budget of your organization or a team, with the cost of the current month."),
         "Statement": ("Statement", "The amount that your organization owes for a month in UTC."),
     },
     "events": {

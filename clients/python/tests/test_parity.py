@@ -40,6 +40,7 @@ CLASSES = {
     "builds": ["image-builds.ts"],
     "organization": ["organization.ts"],
     "registries": ["registries.ts"],
+    "budgets": ["budgets.ts"],
     "secrets": ["secrets.ts"],
     "webhooks": ["webhooks/webhooks.ts"],
 }

@@ -40,6 +40,7 @@ import { Images } from './images.ts';
 import { describeObject, INSPECT, type InspectArguments } from './transport/inspect.ts';
 import type { PagedList } from './transport/paged-list.ts';
 import { Organization } from './organization.ts';
+import { Budgets } from './budgets.ts';
 import { Registries } from './registries.ts';
 import { Secrets } from './secrets.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
@@ -76,6 +77,8 @@ export class Coppice {
   readonly registries: Registries;
   /** Stores secrets under names, for the credentials of sandboxes. */
   readonly secrets: Secrets;
+  /** Sets budgets, which make events when a month costs too much. */
+  readonly budgets: Budgets;
   /** Sends events to your own servers. */
   readonly webhooks: Webhooks;
   readonly #transport: Transport;
@@ -91,6 +94,7 @@ export class Coppice {
     this.builds = new ImageBuilds(transport);
     this.registries = new Registries(transport);
     this.secrets = new Secrets(transport);
+    this.budgets = new Budgets(transport);
     this.webhooks = new Webhooks(transport);
   }
 

@@ -94,6 +94,7 @@ export type { BuildRequest, BuildStep, CopyStep, ImageBuilds, RunBuildOptions } 
 export type { ImageBuildEvent, ImageBuildInfo } from './image-build-record.ts';
 export type { PagedList } from './transport/paged-list.ts';
 export type { Preview, PreviewInfo, PreviewOptions } from './sandbox/previews.ts';
+export type { Budget, BudgetOptions, Budgets } from './budgets.ts';
 export type { Registries, RegistryInfo, RegistryLogin } from './registries.ts';
 export { Sandbox } from './sandbox/sandbox.ts';
 export type { DestroyResult, SandboxDiskInfo, SandboxInfo, SandboxStatus } from './sandbox/sandbox-record.ts';

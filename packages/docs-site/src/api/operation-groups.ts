@@ -13,7 +13,7 @@ const GROUPS: readonly (readonly [title: string, path: RegExp])[] = [
   ['Network and credentials', /^\/v1\/(?:network-profiles|runs\/\{id\}\/(?:network|credentials))/u],
   [
     'Audit and usage',
-    /^\/v1\/(?:usage|statements|organization\/audit|runs\/(?:history|\{id\}\/(?:audit|metrics)))/u,
+    /^\/v1\/(?:usage|statements|budgets|organization\/audit|runs\/(?:history|\{id\}\/(?:audit|metrics)))/u,
   ],
   ['Sandboxes', /^\/v1\/runs(?:\/\{id\})?$/u],
   ['Events and webhooks', /^\/v1\/(?:events|webhooks)/u],

@@ -107,6 +107,9 @@ const METHODS: Readonly<Record<string, readonly [file: string, method: string]>>
   putRegistry: ['registries.ts', 'set'],
   listRegistries: ['registries.ts', 'list'],
   deleteRegistry: ['registries.ts', 'delete'],
+  putBudget: ['budgets.ts', 'set'],
+  listBudgets: ['budgets.ts', 'list'],
+  deleteBudget: ['budgets.ts', 'delete'],
 };
 
 interface TypeScriptExample {

@@ -18,6 +18,7 @@ from coppice._async.images import AsyncImages
 from coppice._async.paged_list import AsyncPagedList
 from coppice._async.runtime import StreamTransport
 from coppice._async.sandboxes import AsyncSandboxes
+from coppice._async.settings.budgets import AsyncBudgets
 from coppice._async.settings.organization import AsyncOrganization
 from coppice._async.settings.registries import AsyncRegistries
 from coppice._async.settings.secrets import AsyncSecrets
@@ -73,6 +74,8 @@ class AsyncCoppice(AsyncDisks):
     """Stores credentials for private image registries."""
     secrets: AsyncSecrets
     """Stores secrets under names, for the credentials of sandboxes."""
+    budgets: AsyncBudgets
+    """Sets budgets, which make events when a month costs too much."""
     webhooks: AsyncWebhooks
     """Sends events to your own servers."""
 
@@ -105,6 +108,7 @@ class AsyncCoppice(AsyncDisks):
         self.organization = AsyncOrganization(self._transport)
         self.registries = AsyncRegistries(self._transport)
         self.secrets = AsyncSecrets(self._transport)
+        self.budgets = AsyncBudgets(self._transport)
         self.webhooks = AsyncWebhooks(self._transport)
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ from coppice._sync.images import Images
 from coppice._sync.paged_list import PagedList
 from coppice._sync.runtime import StreamTransport
 from coppice._sync.sandboxes import Sandboxes
+from coppice._sync.settings.budgets import Budgets
 from coppice._sync.settings.organization import Organization
 from coppice._sync.settings.registries import Registries
 from coppice._sync.settings.secrets import Secrets
@@ -74,6 +75,8 @@ class Coppice(Disks):
     """Stores credentials for private image registries."""
     secrets: Secrets
     """Stores secrets under names, for the credentials of sandboxes."""
+    budgets: Budgets
+    """Sets budgets, which make events when a month costs too much."""
     webhooks: Webhooks
     """Sends events to your own servers."""
 
@@ -106,6 +109,7 @@ class Coppice(Disks):
         self.organization = Organization(self._transport)
         self.registries = Registries(self._transport)
         self.secrets = Secrets(self._transport)
+        self.budgets = Budgets(self._transport)
         self.webhooks = Webhooks(self._transport)
 
     def __repr__(self) -> str:

@@ -115,6 +115,24 @@ class StatementLine:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """A budget of your organization or a team, with the cost of the current month."""
+
+    scope: str
+    """`organization`, or the id of the team whose cost counts."""
+    month_cents: int
+    alert_percents: list[int]
+    """In ascending order."""
+    month: str
+    """The current month in UTC."""
+    cost_cents: float
+    """Cost of the current month up to now; fractions are normal."""
+    reached_percents: list[int]
+    """Those whose event was in this month."""
+    updated_at: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Statement:
     """The amount that your organization owes for a month in UTC."""
 

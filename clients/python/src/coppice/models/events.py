@@ -35,7 +35,7 @@ class EventInfo:
     One of: sandbox.created, sandbox.forked, sandbox.hibernated, sandbox.resumed, sandbox.rolled_back,
     sandbox.destroyed, sandbox.failed, snapshot.created, snapshot.deleted, command.exited, network.blocked,
     disk.created, disk.attached, disk.detached, disk.snapshot_created, disk.deleted, image.build_ended, usage.billed,
-    credit.exhausted, credit.restored, webhook.disabled.
+    credit.exhausted, credit.restored, budget.reached, webhook.disabled.
     """
     timestamp: str
     """When it happened. Events are ordered by id, not by time."""

@@ -1,1 +1,1 @@
-"""What belongs to the organization as a whole: its audit log, named secrets and credentials of registries."""
+"""What belongs to the organization as a whole: its audit log, budgets, named secrets and credentials of registries."""
