@@ -4,7 +4,15 @@ import type { EventData, EventType } from '../../../contract/src/events/events.t
 import type { StatusReason } from '../../../contract/src/sandbox/lifecycle.ts';
 import type { EventInfo } from '../../../sdk/src/index.ts';
 import type { Tone } from './Badge.tsx';
-import { formatBytes, formatDuration, formatImage, formatMiB, formatMoment, formatNumber } from './format.ts';
+import {
+  formatBytes,
+  formatCents,
+  formatDuration,
+  formatImage,
+  formatMiB,
+  formatMoment,
+  formatNumber,
+} from './format.ts';
 import type { IconName } from './Icon.tsx';
 
 /** A piece of a sentence: words, or a name, which may lead to a page. */
@@ -89,6 +97,7 @@ const DESCRIPTIONS: { readonly [T in EventType]: Describe<T> } = {
   'credit.exhausted': () =>
     tell('alert', 'bad', 'Credit exhausted', ': running sandboxes will be hibernated'),
   'credit.restored': () => tell('check', 'good', 'Credit restored'),
+  'budget.reached': describeBudget,
   'webhook.disabled': ({ webhook_id, reason }) =>
     tell(
       'hook',
@@ -115,6 +124,21 @@ export function toPlainSentence(sentence: readonly SentencePart[]): string {
 
 function tell(icon: IconName, tone: Tone, ...sentence: readonly SentencePart[]): EventDescription {
   return { icon, tone, sentence };
+}
+
+function describeBudget({ percent, scope, cost_cents, month_cents, month }: Loose<'budget.reached'>) {
+  const amounts =
+    cost_cents === undefined || month_cents === undefined
+      ? ''
+      : `: ${formatCents(cost_cents)} of ${formatCents(month_cents)}`;
+  const whose = scope === undefined ? '' : scope === 'organization' ? ' of the organization' : ` of a team`;
+  return tell(
+    'alert',
+    (percent ?? 0) >= 100 ? 'bad' : 'warn',
+    'Budget reached',
+    ...(percent === undefined ? [] : [` to ${formatNumber(percent)} %`]),
+    `${whose}${month === undefined ? '' : ` in ${month}`}${amounts}`,
+  );
 }
 
 function describeCreation({ image, vcpus, mem_mib, parent, snapshot_id }: Loose<'sandbox.created'>) {

@@ -42,6 +42,9 @@ const SENTENCES: Readonly<Record<string, (data: Data, nameOf: NameOf) => Sentenc
     typeof cents === 'number' && cents < 0
       ? say`Took back ${formatCents(-cents)} of credit`
       : say`Granted ${typeof cents === 'number' ? formatCents(cents) : quote(cents)} of credit`,
+  'budget.set': ({ scope, month_cents }, nameOf) =>
+    say`Set the budget of ${budgetOf(scope, nameOf)} to ${typeof month_cents === 'number' ? formatCents(month_cents) : quote(month_cents)} a month`,
+  'budget.deleted': ({ scope }, nameOf) => say`Deleted the budget of ${budgetOf(scope, nameOf)}`,
   'webhook.created': ({ origin }) => say`Created a webhook to ${quote(origin)}`,
   'webhook.changed': ({ origin, enabled }) =>
     say`Changed the webhook to ${quote(origin)}${when(enabled === false, say`: it is off`)}`,
@@ -95,6 +98,10 @@ function limits({ scope, team_only, expires_at }: Data): Sentence {
 
 function logOf(teamId: unknown, nameOf: NameOf): Sentence {
   return teamId === null ? ['this log'] : say`the logs of the team ${quote(nameOf(teamId))}`;
+}
+
+function budgetOf(scope: unknown, nameOf: NameOf): Sentence {
+  return scope === 'organization' ? ['the organization'] : say`the team ${quote(nameOf(scope))}`;
 }
 
 function moment(time: unknown): string {

@@ -8,6 +8,7 @@ import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { formatCents, formatMoment, formatNumber } from '../../ui/format.ts';
 import { Card, Facts, Page } from '../../ui/Page.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
+import { Budgets } from './Budgets.tsx';
 import { MonthStatement } from './MonthStatement.tsx';
 import { monthOf, monthsBack, nextMonth, previousMonth } from './months.ts';
 import { useMonth } from './use-month.ts';
@@ -53,6 +54,7 @@ function Opened({ client }: { client: Coppice }) {
     >
       <div class="usage">
         <Totals client={client} />
+        <Budgets client={client} />
         <MonthPicker month={month} isLoading={resource.isLoading} reload={resource.reload} />
         <Loaded resource={resource} rows={8}>
           {(costs) => <MonthStatement key={month} {...costs} />}

@@ -21,7 +21,7 @@ export const EVENT_GROUPS: readonly (readonly [subject: string, types: readonly 
   ['Network', ['network.blocked']],
   ['Disks', ['disk.created', 'disk.attached', 'disk.detached', 'disk.snapshot_created', 'disk.deleted']],
   ['Images', ['image.build_ended']],
-  ['Cost', ['usage.billed', 'credit.exhausted', 'credit.restored']],
+  ['Cost', ['usage.billed', 'credit.exhausted', 'credit.restored', 'budget.reached']],
   ['Webhooks', ['webhook.disabled']],
 ];
 

@@ -1,0 +1,52 @@
+/** Reads the fields of a budget as people type them. */
+import type { BudgetOptions } from '../../../../sdk/src/index.ts';
+
+const DOLLARS = /^\d{1,9}(?:[.,]\d{1,2})?$/u;
+const MAX_PERCENT = 1000;
+const MAX_PERCENTS = 10;
+
+export interface BudgetText {
+  dollars: string;
+  percents: string;
+}
+
+export interface BudgetInput {
+  /** Undefined while a field is empty or wrong. */
+  options: BudgetOptions | undefined;
+  /** Why a field that is not empty is wrong. */
+  faults: Partial<Record<keyof BudgetText, string>>;
+}
+
+export function readBudget({ dollars, percents }: BudgetText): BudgetInput {
+  const monthCents = readDollars(dollars.trim());
+  const alertPercents = readPercents(percents);
+  const faults = {
+    ...(dollars.trim() !== '' && monthCents === undefined
+      ? { dollars: 'Write an amount of at least 0.01, such as 250 or 99.50.' }
+      : {}),
+    ...(percents.trim() !== '' && alertPercents === undefined
+      ? {
+          percents: `Write up to ${MAX_PERCENTS} whole numbers from 1 to ${MAX_PERCENT}, such as 50, 80, 100.`,
+        }
+      : {}),
+  };
+  const isComplete = monthCents !== undefined && alertPercents !== undefined;
+  return { options: isComplete ? { monthCents, alertPercents } : undefined, faults };
+}
+
+/** Formats cents for the field: `250`, `99.50`. */
+export function writeDollars(cents: number): string {
+  return cents % 100 === 0 ? String(cents / 100) : (cents / 100).toFixed(2);
+}
+
+function readDollars(text: string): number | undefined {
+  const cents = Math.round(Number(text.replace(',', '.')) * 100);
+  return DOLLARS.test(text) && cents > 0 ? cents : undefined;
+}
+
+function readPercents(text: string): number[] | undefined {
+  const parts = text.split(/[\s,;%]+/u).filter((part) => part !== '');
+  const percents = [...new Set(parts.map(Number))].toSorted((a, b) => a - b);
+  const fits = percents.every((one) => Number.isSafeInteger(one) && one >= 1 && one <= MAX_PERCENT);
+  return fits && percents.length > 0 && percents.length <= MAX_PERCENTS ? percents : undefined;
+}
