@@ -102,27 +102,10 @@ function BudgetLine({
   const name = nameOf(scope);
   const next = alertPercents.find((percent) => !reachedPercents.includes(percent));
   return (
-    <li class="share">
-      <span class="share-name">
-        {name} <BudgetState share={share} reached={reachedPercents} />
-      </span>
+    <li class="budget">
+      <span class="share-name">{name}</span>
       <span class="share-value">
         {formatCents(costCents)} <span class="soft">of {formatCents(monthCents)}</span>
-      </span>
-      <span
-        class={`share-track${share >= 1 ? ' over' : reachedPercents.length > 0 ? ' low' : ''}`}
-        role="meter"
-        aria-label={`Budget of ${name}`}
-        aria-valuemin={0}
-        aria-valuemax={100}
-        aria-valuenow={Math.min(100, Math.round(share * 100))}
-        aria-valuetext={`${Math.round(share * 100)} %`}
-      >
-        <span style={{ width: `${Math.min(1, share) * 100}%` }} />
-      </span>
-      <span class="hint">
-        {formatMonth(budget.month)}, {Math.round(share * 100)} %.{' '}
-        {next === undefined ? 'Every alert was sent.' : `Next alert at ${next} %.`}
       </span>
       {isOwner.value && (
         <Menu
@@ -134,6 +117,24 @@ function BudgetLine({
           ]}
         />
       )}
+      <span
+        class={`share-track${share >= 1 ? ' over' : reachedPercents.length > 0 ? ' low' : ''}`}
+        role="meter"
+        aria-label={`Budget of ${name}`}
+        aria-valuemin={0}
+        aria-valuemax={100}
+        aria-valuenow={Math.min(100, Math.round(share * 100))}
+        aria-valuetext={`${Math.round(share * 100)} %`}
+      >
+        <span style={{ width: `${Math.min(1, share) * 100}%` }} />
+      </span>
+      <span class="budget-foot hint">
+        <span>
+          {Math.round(share * 100)} % of {formatMonth(budget.month)}.{' '}
+          {next === undefined ? 'Every alert was sent.' : `Next alert at ${next} %.`}
+        </span>
+        <BudgetState share={share} reached={reachedPercents} />
+      </span>
     </li>
   );
 }

@@ -33,9 +33,9 @@ class Organization:
         """Yields the entries of the audit log of the organization.
 
         They are changes of keys, members, teams, secrets, webhooks, registries, budgets, limits and credit, and
-        sign-ins. `verify_organization_audit` checks the chain. `after` is the `seq` after which it starts. `event` chooses the
-        entries of one event, `actor` those that the person or API key with this id caused: such entries cannot be
-        verified, as others are missing.
+        sign-ins. `verify_organization_audit` checks the chain. `after` is the `seq` after which it starts. `event`
+        chooses the entries of one event, `actor` those that the person or API key with this id caused: such entries
+        cannot be verified, as others are missing.
 
         Example:
             for entry in client.organization.audit():
