@@ -10,7 +10,7 @@ import {
   type WireObject,
 } from './transport/wire.ts';
 
-/** What a calendar month in UTC may cost, and when there is an event. */
+/** The limit of a calendar month in UTC, and when there is an event. */
 export interface BudgetOptions {
   /** Cents for a month, sandboxes and disks together: a whole number. */
   monthCents: number;

@@ -1,4 +1,4 @@
-/** What an organization has cost in a month so far. The same sums as in its statement. */
+/** Costs of a month so far, of an organization and its teams: the same sums as in its statement. */
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
