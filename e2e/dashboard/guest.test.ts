@@ -6,6 +6,7 @@ import { after, before, describe, it } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
 import { pollUntil } from '../../packages/server/src/lib/waiting/deadline.ts';
 import { Browser } from '../fixtures/api/browser.ts';
+import { assertInert } from '../fixtures/dashboard/canaries.ts';
 import { OwnedSandbox } from '../fixtures/dashboard/owned-sandbox.ts';
 import type { Visitor } from '../fixtures/dashboard/visitor.ts';
 import { shared } from '../fixtures/service/shared.ts';
@@ -54,11 +55,6 @@ describe('the guest in the dashboard', { timeout: TIMEOUT_MS }, () => {
     });
   }
 
-  async function assertNoElements(): Promise<void> {
-    assert.equal(await page.locator('[data-canary]').count(), 0, 'a text became an element');
-    assert.equal(await page.evaluate('window.canary'), undefined);
-  }
-
   it('the guest has the size of the terminal, also when the window changes', async () => {
     await terminal().getByText('/workspace#').first().waitFor();
     const first = await ask('echo "first $(stty size)"', /^first (\d+) (\d+)/u);
@@ -92,7 +88,7 @@ describe('the guest in the dashboard', { timeout: TIMEOUT_MS }, () => {
     const tab = terminals().getByRole('button', { name: MARKUP, exact: true });
     await tab.waitFor();
     assert.equal(await tab.innerText(), MARKUP);
-    await assertNoElements();
+    await assertInert(page);
     await page.keyboard.press('Control+c');
     assert.deepEqual(visitor.faults, []);
   });
@@ -139,7 +135,7 @@ describe('the guest in the dashboard', { timeout: TIMEOUT_MS }, () => {
     await page.getByRole('button', { name: 'Send', exact: true }).click();
     await output.getByText(`heard hello: ${MARKUP.replaceAll('"', '')}`).waitFor();
     await page.getByText('exited 7', { exact: true }).waitFor();
-    await assertNoElements();
+    await assertInert(page);
     await page.getByRole('link', { name: 'All commands' }).click();
     const row = page.getByRole('table', { name: 'Commands' }).getByRole('row', { name: /echo begun/u });
     await row.getByText('exited 7', { exact: true }).waitFor();
@@ -229,7 +225,7 @@ describe('the guest in the dashboard', { timeout: TIMEOUT_MS }, () => {
     await sandbox.exec(`printf hostile > "$(printf '%s\\nsecond line' '${MARKUP}')"`);
     await fileRow(shown).getByRole('link').click();
     await page.getByRole('dialog', { name: shown }).getByText('hostile').waitFor();
-    await assertNoElements();
+    await assertInert(page);
     await page.keyboard.press('Escape');
     const dialog = await sandbox.choose(`Actions for ${shown}`, 'Rename or move');
     assert.equal(await dialog.getByLabel('Name', { exact: true }).inputValue(), shown);
@@ -237,7 +233,7 @@ describe('the guest in the dashboard', { timeout: TIMEOUT_MS }, () => {
     await dialog.getByRole('button', { name: 'Move' }).click();
     await fileRow('harmless').waitFor();
     await fileRow(shown).waitFor({ state: 'detached' });
-    await assertNoElements();
+    await assertInert(page);
     assert.deepEqual(visitor.faults, []);
   });
 

@@ -1,6 +1,6 @@
 /** How a part of the page looks while it has nothing to show: loading, empty, failed. */
 import type { ComponentChildren } from 'preact';
-import { explain } from '../service/errors.ts';
+import { explain } from './explain.ts';
 import type { Resource } from '../service/resource.ts';
 import { Button } from './Button.tsx';
 import { Icon, type IconName } from './Icon.tsx';

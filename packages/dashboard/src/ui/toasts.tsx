@@ -1,6 +1,6 @@
 /** Short messages about what was done, at the edge of the page. Readers announce them. */
 import { signal } from '@preact/signals';
-import { explain } from '../service/errors.ts';
+import { explain } from './explain.ts';
 import { IconButton } from './Button.tsx';
 import { Icon } from './Icon.tsx';
 

@@ -1,5 +1,5 @@
 import { useSignal } from '@preact/signals';
-import { explain } from '../service/errors.ts';
+import { explain } from './explain.ts';
 
 export interface Action {
   isBusy: boolean;

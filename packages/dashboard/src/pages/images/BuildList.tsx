@@ -8,6 +8,7 @@ import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
+import { cleanOutput } from './build-log.ts';
 import { BuildDuration, BuildStatus } from './BuildStatus.tsx';
 import { LIST_BUILDS } from './image-calls.ts';
 import { StartBuild } from './StartBuild.tsx';
@@ -33,7 +34,7 @@ const COLUMNS: readonly Column<ImageBuildInfo>[] = [
     label: 'Error',
     width: '1.6fr',
     isMinor: true,
-    cell: ({ error }) => (error === null ? <span class="soft">–</span> : error.message),
+    cell: ({ error }) => (error === null ? <span class="soft">–</span> : cleanOutput(error.message)),
   },
   {
     id: 'duration',

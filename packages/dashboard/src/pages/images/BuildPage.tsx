@@ -14,6 +14,7 @@ import { Card, Facts, Page } from '../../ui/Page.tsx';
 import { Progress } from '../../ui/Progress.tsx';
 import { Loaded } from '../../ui/states.tsx';
 import { BuildLog } from './BuildLog.tsx';
+import { cleanOutput } from './build-log.ts';
 import { BuildDuration, BuildStatus } from './BuildStatus.tsx';
 import { cancelBuildCall, getBuildCall } from './image-calls.ts';
 
@@ -64,7 +65,7 @@ function Found({ build, reload }: { build: ImageBuildInfo; reload: () => void })
     >
       {build.error !== null && (
         <p class="note bad pre" role="status">
-          {build.error.message}
+          {cleanOutput(build.error.message)}
         </p>
       )}
       <BuildFacts build={build} />

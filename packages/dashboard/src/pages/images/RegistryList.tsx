@@ -8,6 +8,7 @@ import { Button } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
 import { TextField } from '../../ui/Field.tsx';
+import { GuestText } from '../../ui/GuestText.tsx';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
 import { SecretField } from '../../ui/SecretField.tsx';
@@ -89,7 +90,7 @@ function RegistryTable({ registries, onEdit, onDelete }: TableProps) {
       width: '1.6fr',
       cell: ({ registry }) => <b class="mono">{registry}</b>,
     },
-    { id: 'username', label: 'User', width: '1.4fr', cell: ({ username }) => username },
+    { id: 'username', label: 'User', width: '1.4fr', cell: ({ username }) => <GuestText text={username} /> },
     {
       id: 'updated',
       label: 'Changed',

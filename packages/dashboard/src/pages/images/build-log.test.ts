@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ImageBuildEvent } from '../../../../sdk/src/index.ts';
-import { BuildLogLines } from './build-log.ts';
+import { BuildLogLines, cleanOutput } from './build-log.ts';
 
 let seq = 0;
 
@@ -57,4 +57,11 @@ test('colours are left out, and hidden characters are shown', () => {
   assert.deepEqual(texts(print('\u001b[31mred\u001b[0m \u202egnp\u0000\tend\n')), [
     'stdout: red \\u202Egnp\\0\tend',
   ]);
+});
+
+test('the end of the output that an error quotes is cleaned, and keeps its lines', () => {
+  assert.equal(
+    cleanOutput('line 2: exit code 3; its last output:\n\u001b[1mbold\u001b[0m\n\u202egnp'),
+    'line 2: exit code 3; its last output:\nbold\n\\u202Egnp',
+  );
 });

@@ -62,9 +62,14 @@ export class BuildLogLines {
   }
 }
 
+/** Makes output of programs a text. The error of a build quotes its end. */
+export function cleanOutput(text: string): string {
+  return showHiddenInLines(withoutSequences(text));
+}
+
 /** Progress bars overwrite their line with a carriage return: the last state counts. */
 function cleanLine(line: string): string {
   const [last = ''] = line.replace(/\r+$/u, '').split('\r').slice(-1);
-  const text = showHiddenInLines(withoutSequences(last));
+  const text = cleanOutput(last);
   return text.length > MAX_LINE_LENGTH ? `${text.slice(0, MAX_LINE_LENGTH)}…` : text;
 }

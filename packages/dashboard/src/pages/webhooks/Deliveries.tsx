@@ -12,6 +12,7 @@ import { formatDuration, formatMoment, formatNumber } from '../../ui/format.ts';
 import { Card } from '../../ui/Page.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
+import { showHidden, showHiddenInLines } from '../../ui/visible-text.ts';
 import { listDeliveriesCall, retryCall } from './webhook-calls.ts';
 import { findNextReadMs, toneOf } from './webhook-words.ts';
 import { Segments, toOptions } from '../../ui/Segments.tsx';
@@ -167,7 +168,7 @@ function Attempt({ attempt }: { attempt: DeliveryAttempt }) {
       </span>
       {response !== '' && (
         <pre class="code" tabIndex={0} aria-label={`Answer to attempt ${number}`}>
-          {response}
+          {showHiddenInLines(response)}
         </pre>
       )}
     </li>
@@ -176,7 +177,7 @@ function Attempt({ attempt }: { attempt: DeliveryAttempt }) {
 
 function describeResult({ status, error, durationMs }: DeliveryAttempt): string {
   const parts = [status === null ? undefined : `HTTP ${status}`, error, `in ${formatDuration(durationMs)}`];
-  return parts.filter((part) => part !== undefined && part !== null).join(', ');
+  return showHidden(parts.filter((part) => part !== undefined && part !== null).join(', '));
 }
 
 interface RetryProps {

@@ -1,6 +1,6 @@
 import { useSignal } from '@preact/signals';
 import { ForkError, type Sandbox } from '../../../../../sdk/src/index.ts';
-import { explain } from '../../../service/errors.ts';
+import { explain } from '../../../ui/explain.ts';
 import { ActionDialog } from '../../../ui/ActionDialog.tsx';
 import { Button } from '../../../ui/Button.tsx';
 import { Dialog } from '../../../ui/Dialog.tsx';

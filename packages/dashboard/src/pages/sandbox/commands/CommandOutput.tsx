@@ -1,7 +1,7 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Command, SandboxInfo } from '../../../../../sdk/src/index.ts';
-import { explain } from '../../../service/errors.ts';
+import { explain } from '../../../ui/explain.ts';
 import { Button } from '../../../ui/Button.tsx';
 import { CopyButton } from '../../../ui/CopyButton.tsx';
 import { formatBytes } from '../../../ui/format.ts';

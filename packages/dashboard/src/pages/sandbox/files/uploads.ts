@@ -4,7 +4,7 @@
  */
 import { computed, signal, type Signal } from '@preact/signals';
 import type { Sandbox } from '../../../../../sdk/src/index.ts';
-import { explain } from '../../../service/errors.ts';
+import { explain } from '../../../ui/explain.ts';
 import type { ChosenFile } from './dropped-files.ts';
 import { joinPath } from './paths.ts';
 import { sendByLink } from './send-by-link.ts';

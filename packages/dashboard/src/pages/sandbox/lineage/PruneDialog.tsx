@@ -1,7 +1,7 @@
 import { useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
 import { CoppiceError, type Coppice } from '../../../../../sdk/src/index.ts';
-import { explain } from '../../../service/errors.ts';
+import { explain } from '../../../ui/explain.ts';
 import { ActionDialog } from '../../../ui/ActionDialog.tsx';
 import { Badge, StateBadge } from '../../../ui/Badge.tsx';
 import { Checkbox } from '../../../ui/Field.tsx';

@@ -1,7 +1,7 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import type { Sandbox } from '../../../../../sdk/src/index.ts';
-import { explain } from '../../../service/errors.ts';
+import { explain } from '../../../ui/explain.ts';
 import { Badge } from '../../../ui/Badge.tsx';
 import { Button } from '../../../ui/Button.tsx';
 import { CopyAsCode } from '../../../ui/CopyAsCode.tsx';

@@ -1,6 +1,6 @@
 /** Words around a terminal: its title, and why it ended. */
 import type { SandboxInfo } from '../../../../../sdk/src/index.ts';
-import { explain } from '../../../service/errors.ts';
+import { explain } from '../../../ui/explain.ts';
 import { listActions } from '../actions/offered-actions.ts';
 import { explainReason } from '../overview/life-text.ts';
 
