@@ -20,6 +20,8 @@ export type SessionState = { kind: 'connecting' } | { kind: 'open' } | { kind: '
 
 const SCROLLBACK_LINES = 5000;
 const MAX_SIDE = 1000;
+/** Of what is typed before a shell is there. */
+const MAX_EARLY_LENGTH = 64 * 1024;
 /** Undoes what a program may have set and not reset: mouse reports, bracketed paste, margins, colours. Hides the cursor. */
 const CALM = '\u001B[?1000;1002;1003;1004;1006;2004l\u001B[!p\u001B[0m\u001B[?25l';
 const LEAVE_OTHER_SCREEN = '\u001B[?1049l';
@@ -51,6 +53,8 @@ export class TerminalSession {
   readonly #closing = new AbortController();
   readonly #ends: (() => void)[] = [];
   #terminal: Terminal | undefined;
+  /** Typed while it connects. */
+  #early: (string | Uint8Array)[] = [];
 
   constructor(sandbox: Sandbox, number: number, onEnd: () => void) {
     this.sandboxId = sandbox.id;
@@ -110,6 +114,8 @@ export class TerminalSession {
   /** Opens a shell below what is there. */
   async connect(): Promise<void> {
     this.state.value = { kind: 'connecting' };
+    this.#early = [];
+    this.#screen.options.disableStdin = false;
     const cause = await this.#run();
     if (this.#closing.signal.aborted) return;
     this.#terminal = undefined;
@@ -140,11 +146,11 @@ export class TerminalSession {
         signal: this.#closing.signal,
       });
       this.#terminal = terminal;
-      this.#screen.options.disableStdin = false;
       this.#screen.write(SHOW_CURSOR);
       this.state.value = { kind: 'open' };
       // The size may have changed while it connected.
       this.#sendSize();
+      for (const data of this.#early.splice(0)) this.#send(data);
       const output = terminal[Symbol.asyncIterator]();
       let next = await output.next();
       for (; next.done !== true; next = await output.next()) await queue.write(next.value);
@@ -164,7 +170,12 @@ export class TerminalSession {
   }
 
   #send(data: string | Uint8Array): void {
-    this.#terminal?.write(data).catch((error: unknown) => {
+    if (this.#terminal === undefined) {
+      const length = this.#early.reduce((sum, early) => sum + early.length, data.length);
+      if (this.state.value.kind === 'connecting' && length <= MAX_EARLY_LENGTH) this.#early.push(data);
+      return;
+    }
+    this.#terminal.write(data).catch((error: unknown) => {
       // Input of a terminal that ends is lost; the end itself is shown.
       console.debug(error);
     });
