@@ -4,40 +4,56 @@ import { callAccount } from '../../service/account-calls.ts';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { TextField } from '../../ui/Field.tsx';
 import { formatCents } from '../../ui/format.ts';
+import { Facts } from '../../ui/Page.tsx';
+import { Segments } from '../../ui/Segments.tsx';
+import { parseCents } from './credit-amount.ts';
 
 interface GrantDialogProps {
   organization: OperatedOrganization;
   onClose: () => void;
 }
 
+const DIRECTIONS = [
+  [1, 'Grant'],
+  [-1, 'Take back'],
+] as const;
+
 export function GrantDialog({ organization, onClose }: GrantDialogProps) {
   const { id, name, credit_left_cents: left } = organization;
+  const sign = useSignal<1 | -1>(1);
   const dollars = useSignal('');
   const note = useSignal('');
-  const cents = Math.round(Number(dollars.value) * 100);
+  const amount = parseCents(dollars.value);
+  const cents = amount === undefined ? undefined : sign.value * amount;
+  const isGrant = sign.value === 1;
+  const verb = isGrant ? 'Grant' : 'Take back';
+  const isWrong = dollars.value.trim() !== '' && amount === undefined;
   return (
     <ActionDialog
       title={`Credit of ${name}`}
-      verb={cents < 0 ? 'Take back' : 'Grant'}
-      kind={cents < 0 ? 'danger' : 'primary'}
-      isDisabled={!Number.isSafeInteger(cents) || cents === 0}
+      verb={amount === undefined ? verb : `${verb} ${formatCents(amount)}`}
+      kind={isGrant ? 'primary' : 'danger'}
+      isDisabled={cents === undefined}
       act={() =>
         callAccount('POST', `/operator/organizations/${id}/credit`, { cents, note: note.value.trim() })
       }
-      done={cents < 0 ? 'The credit is taken back' : 'The credit is granted'}
+      done={isGrant ? 'The credit is granted' : 'The credit is taken back'}
       onClose={onClose}
     >
-      <p class="soft">
-        {left === null
-          ? 'Credit has no consequences on this service: COPPICE_CREDIT_USD is not set.'
-          : `${formatCents(left)} are left.`}
-      </p>
+      <Segments
+        label="Direction"
+        options={DIRECTIONS}
+        value={sign.value}
+        onValue={(chosen) => (sign.value = chosen)}
+      />
       <TextField
         label="Amount in USD"
-        hint="A negative amount takes credit back."
+        error={
+          isWrong ? 'Amount in USD must be above 0, with at most two decimals, such as 2.50.' : undefined
+        }
         value={dollars.value}
         onValue={(value) => (dollars.value = value)}
-        attributes={{ type: 'number', step: '0.01', required: true }}
+        attributes={{ inputMode: 'decimal', required: true }}
       />
       <TextField
         label="Note"
@@ -46,6 +62,16 @@ export function GrantDialog({ organization, onClose }: GrantDialogProps) {
         value={note.value}
         onValue={(value) => (note.value = value)}
       />
+      {left === null ? (
+        <p class="soft">Credit has no consequences on this service: COPPICE_CREDIT_USD is not set.</p>
+      ) : (
+        <Facts
+          facts={[
+            ['Credit left now', formatCents(left)],
+            ['Afterwards', cents === undefined ? '–' : formatCents(left + cents)],
+          ]}
+        />
+      )}
     </ActionDialog>
   );
 }

@@ -3,7 +3,7 @@ import type { OperatedOrganization } from '../../../../contract/src/accounts/ope
 import { callAccount } from '../../service/account-calls.ts';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { TextField } from '../../ui/Field.tsx';
-import { LIMIT_LABELS, toChange, toFields } from './limit-fields.ts';
+import { findFaults, LIMIT_GROUPS, toChange, toFields } from './limit-fields.ts';
 
 interface LimitsDialogProps {
   organization: OperatedOrganization;
@@ -13,7 +13,9 @@ interface LimitsDialogProps {
 export function LimitsDialog({ organization, onClose }: LimitsDialogProps) {
   const { id, name, limits } = organization;
   const fields = useSignal(toFields(limits));
-  const change = toChange(fields.value, limits);
+  const faults = findFaults(fields.value);
+  const hasFault = Object.keys(faults).length > 0;
+  const change = hasFault ? {} : toChange(fields.value, limits);
   return (
     <ActionDialog
       title={`Limits of ${name}`}
@@ -24,24 +26,28 @@ export function LimitsDialog({ organization, onClose }: LimitsDialogProps) {
       done="The limits are in force within 10 s"
       onClose={onClose}
     >
-      <p class="soft">An empty field: the setting of the service applies.</p>
-      <div class="columns small">
-        {LIMIT_LABELS.map(([field, label, hint]) => (
-          <TextField
-            key={field}
-            label={label}
-            hint={hint}
-            value={fields.value[field]}
-            onValue={(value) => (fields.value = { ...fields.value, [field]: value })}
-            attributes={{
-              type: 'number',
-              inputMode: 'numeric',
-              min: 0,
-              placeholder: 'Setting of the service',
-            }}
-          />
-        ))}
-      </div>
+      <p class="soft">Where a field is empty, the setting of the service applies.</p>
+      {LIMIT_GROUPS.map((group) => (
+        <fieldset key={group.title} class="limit-group">
+          <legend>{group.title}</legend>
+          <div class="limit-fields">
+            {group.fields.map(({ name: field, label, hint, unit }) => (
+              <TextField
+                key={field}
+                label={label}
+                hint={hint}
+                error={faults[field]}
+                value={fields.value[field]}
+                onValue={(value) => (fields.value = { ...fields.value, [field]: value })}
+                attributes={{
+                  inputMode: unit === undefined ? 'numeric' : 'decimal',
+                  placeholder: 'Setting of the service',
+                }}
+              />
+            ))}
+          </div>
+        </fieldset>
+      ))}
     </ActionDialog>
   );
 }

@@ -2,7 +2,12 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { AccountRecord, OperatedOrganization } from '@coppice/contract';
-import { INVITATION, startHarness, type ControlHarness } from '../testing/control-harness.ts';
+import {
+  INVITATION,
+  startHarness,
+  startHarnessWith,
+  type ControlHarness,
+} from '../testing/control-harness.ts';
 import { readOrganizationLog } from '../testing/organization-log.ts';
 import { AccountClient } from '../testing/requests/account-client.ts';
 
@@ -113,4 +118,18 @@ test('bad limits and amounts are refused with their field, and unknown organizat
   }
   const absent = await operator.call('PATCH', `${PATH}/organizations/orgabsent/limits`, { vcpus: 1 });
   assert.equal(absent.status, 404);
+});
+
+test('the first credit is listed before an organization has used anything', async () => {
+  await using own = await startHarnessWith({ creditCents: 500 });
+  const owner = await AccountClient.signUp(own, { invitation: INVITATION });
+  const made = await owner.call('POST', '/account/organizations', { name: 'unused' });
+  const credit = `${PATH}/organizations/${made.body.id}/credit`;
+  assert.equal((await owner.call('POST', credit, { cents: 250 })).status, 204);
+  const { body } = await owner.call('GET', `${PATH}/organizations`);
+  const left = (body as OperatedOrganization[]).map((each) => [each.name, each.credit_left_cents]);
+  assert.deepEqual(left, [
+    ['default', 500],
+    ['unused', 750],
+  ]);
 });

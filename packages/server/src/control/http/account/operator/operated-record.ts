@@ -1,8 +1,12 @@
 import { costCents, type OperatedOrganization } from '@coppice/contract';
 import type { OrganizationSummary } from '../../../operator/organization-desk.ts';
 
-export function buildOperated(summary: OrganizationSummary, hasCredit: boolean): OperatedOrganization {
-  const { id, name, region, createdAt, sandboxes, spentUnits, creditLeftUnits, limits } = summary;
+/** `creditLeftUnits`: undefined if credit is off. */
+export function buildOperated(
+  summary: OrganizationSummary,
+  creditLeftUnits: bigint | undefined,
+): OperatedOrganization {
+  const { id, name, region, createdAt, sandboxes, spentUnits, limits } = summary;
   return {
     id,
     name,
@@ -10,7 +14,7 @@ export function buildOperated(summary: OrganizationSummary, hasCredit: boolean):
     created_at: new Date(createdAt).toISOString(),
     sandboxes,
     cost_cents: costCents(spentUnits),
-    credit_left_cents: hasCredit ? costCents(creditLeftUnits) : null,
+    credit_left_cents: creditLeftUnits === undefined ? null : costCents(creditLeftUnits),
     limits,
   };
 }

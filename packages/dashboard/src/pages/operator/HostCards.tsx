@@ -1,0 +1,125 @@
+import type { HostRecord } from '../../../../contract/src/accounts/operator.ts';
+import { Badge } from '../../ui/Badge.tsx';
+import { formatBytes, formatMiB, formatNumber } from '../../ui/format.ts';
+import { Card, Facts } from '../../ui/Page.tsx';
+
+type Runner = NonNullable<HostRecord['runner']>;
+
+const ACCELERATORS: Readonly<Record<Runner['accelerator'], string>> = { kvm: 'KVM', tcg: 'TCG (emulated)' };
+/** A part of a limit from which its gauge warns. */
+const HIGH_SHARE = 0.8;
+
+/** Health and capacity of the host. */
+export function HostCards({ record }: { record: HostRecord }) {
+  return (
+    <>
+      <Health record={record} />
+      <Card title="Capacity">
+        {record.runner === null ? (
+          <p class="fault">The runner does not answer, so its capacity is not known.</p>
+        ) : (
+          <Capacity runner={record.runner} />
+        )}
+      </Card>
+    </>
+  );
+}
+
+function Health({ record: { serves, fault, version, region, runner } }: { record: HostRecord }) {
+  return (
+    <Card
+      title="Health"
+      actions={<Badge tone={serves ? 'good' : 'bad'}>{serves ? 'serves' : 'does not serve'}</Badge>}
+    >
+      {fault !== null && <p class="fault">{fault}</p>}
+      <Facts
+        facts={[
+          ['Version', version],
+          ['Region', region],
+          ['Accelerator', runner === null ? 'unknown' : ACCELERATORS[runner.accelerator]],
+          ['Confinement of VMs', runner?.confinement ?? 'unknown'],
+          ['QEMU', runner?.versions.qemu ?? 'unknown'],
+          ['Guest kernel', runner?.versions.kernel ?? 'unknown'],
+        ]}
+      />
+    </Card>
+  );
+}
+
+function Capacity({ runner }: { runner: Runner }) {
+  const { vcpus, mem_mib: memory, starts, warm_pool: pool, disks } = runner;
+  return (
+    <>
+      <div class="gauges">
+        <Gauge label="Virtual CPUs promised" value={vcpus.promised} max={vcpus.limit} show={formatNumber} />
+        <Gauge label="Memory promised" value={memory.promised} max={memory.limit} show={formatMiB} />
+      </div>
+      <Facts
+        facts={[
+          ['VMs', describeVms(runner)],
+          ['Starts', `${formatNumber(starts.running)} running, ${formatNumber(starts.waiting)} waiting`],
+          ['Memory available', formatMiB(runner.mem_available_mib)],
+          [
+            'Disk space',
+            `${formatMiB(runner.disk_free_mib)} free, ${formatMiB(runner.disk_reserve_mib)} kept`,
+          ],
+          [
+            'Warm VMs',
+            pool.limit === 0 ? 'off' : `${formatNumber(pool.size)} of ${formatNumber(pool.limit)}`,
+          ],
+          ['Creates from warm VMs', `${formatNumber(pool.hits)} of ${formatNumber(pool.hits + pool.misses)}`],
+          ['Persistent disks', describeDisks(disks)],
+          ['Still to be stored', formatBytes(disks.dirty_bytes)],
+        ]}
+      />
+    </>
+  );
+}
+
+function describeVms({ sandboxes, paused }: Runner): string {
+  const phases = [...Object.entries(sandboxes), ['paused', paused] as const];
+  return listCounts(phases) || 'none';
+}
+
+function describeDisks({ attached, detaching, waiting }: Runner['disks']): string {
+  const states = { attached, detaching, 'waiting for the object store': waiting };
+  return listCounts(Object.entries(states)) || 'none';
+}
+
+/** Lists what there is, for example `3 running, 1 ending`. */
+function listCounts(counts: readonly (readonly [name: string, count: number])[]): string {
+  return counts
+    .filter(([, count]) => count > 0)
+    .map(([name, count]) => `${formatNumber(count)} ${name}`)
+    .join(', ');
+}
+
+interface GaugeProps {
+  label: string;
+  value: number;
+  max: number;
+  show: (value: number) => string;
+}
+
+function Gauge({ label, value, max, show }: GaugeProps) {
+  const share = max > 0 ? Math.max(0, Math.min(1, value / max)) : 0;
+  return (
+    <div class="gauge">
+      <span class="soft">{label}</span>
+      <span class="gauge-value">
+        <b>{show(value)}</b> <span class="soft">of {show(max)}</span>
+      </span>
+      <span
+        class={`gauge-track${share >= HIGH_SHARE ? ' high' : ''}`}
+        role="meter"
+        aria-label={label}
+        aria-valuemin={0}
+        aria-valuemax={max}
+        aria-valuenow={value}
+        aria-valuetext={`${show(value)} of ${show(max)}`}
+      >
+        <span style={{ width: `${share * 100}%` }} />
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,10 @@
+/** An amount of credit as a person writes it. */
+const DOLLARS = /^\d+(?:\.\d{1,2})?$/u;
+
+/** Returns the whole cents of a text in USD, or undefined if it is no amount above 0. */
+export function parseCents(text: string): number | undefined {
+  const amount = text.trim();
+  if (!DOLLARS.test(amount)) return undefined;
+  const cents = Math.round(Number(amount) * 100);
+  return Number.isSafeInteger(cents) && cents > 0 ? cents : undefined;
+}
