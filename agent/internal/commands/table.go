@@ -78,6 +78,11 @@ func (t *table) tryReserve(id string) (c *command, starting <-chan struct{}, err
 func (t *table) release(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.settle(id)
+}
+
+// settle ends the reservation of an id. The caller holds the lock.
+func (t *table) settle(id string) {
 	if starting, ok := t.starting[id]; ok {
 		close(starting)
 		delete(t.starting, id)
@@ -87,10 +92,10 @@ func (t *table) release(id string) {
 // add adds a command that runs.
 func (t *table) add(c *command) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.byID[c.id] = c
 	t.order = append(t.order, c)
-	t.mu.Unlock()
-	t.release(c.id)
+	t.settle(c.id)
 }
 
 // end notes that a command has ended, and forgets the oldest of too many.

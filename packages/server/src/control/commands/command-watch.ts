@@ -40,8 +40,8 @@ export interface WatchedSandbox {
 interface Follower {
   stop: AbortController;
   done: Promise<void>;
-  /** Commands that were being started at some moment since the guest was last asked for all that it has. */
-  unsettled: Set<string>;
+  /** While the guest is compared: commands that have been starting at some moment of it, and need not be in its list. */
+  unsettled: Set<string> | undefined;
   /** A command was started since the follower last looked for commands that run. */
   isAgain: boolean;
 }
@@ -111,7 +111,7 @@ export class CommandWatch implements AsyncDisposable {
   starting(sandbox: { readonly row: Readonly<WatchedSandbox> }, commandId: string): Disposable {
     const { id, organization_id } = sandbox.row;
     this.#starting.add(commandId);
-    this.#followers.get(id)?.unsettled.add(commandId);
+    this.#followers.get(id)?.unsettled?.add(commandId);
     this.#organizations.add(organization_id);
     this.#open.add(id);
     return {
@@ -158,7 +158,7 @@ export class CommandWatch implements AsyncDisposable {
     const follower: Follower = {
       stop: new AbortController(),
       done: Promise.resolve(),
-      unsettled: new Set(),
+      unsettled: undefined,
       isAgain: true,
     };
     follower.done = (running?.done ?? Promise.resolve())
@@ -191,23 +191,34 @@ export class CommandWatch implements AsyncDisposable {
   /** Returns whether no command runs any more. Returns false if the watch ends before. */
   async #followOnce(sandbox: WatchedSandbox, follower: Follower): Promise<boolean> {
     const { runner } = this.#parts;
-    follower.unsettled = new Set(this.#starting);
-    const inGuest = await runner.list(sandbox.id);
-    let strange = await this.recorder.agree(sandbox, inGuest, {
-      isStarting: (id) => follower.unsettled.has(id),
-      mayRevive: !this.#compared.has(sandbox.id),
-    });
+    const { signal } = follower.stop;
+    let strange = await this.#compare(sandbox, follower);
     // A rollback meanwhile ends this follower, and the next one compares again.
-    if (follower.stop.signal.aborted) return false;
+    if (signal.aborted) return false;
     this.#compared.add(sandbox.id);
     if (!(await this.#mayRun(sandbox.id, follower))) return true;
-    for await (const ended of runner.watch(sandbox.id, follower.stop.signal)) {
+    for await (const ended of runner.watch(sandbox.id, signal)) {
       if (!(await this.recorder.settle(sandbox, ended))) strange += 1;
       if (strange > MAX_STRANGE)
         throw new AppError('guest_unreachable', 'the agent reports commands that are none of its sandbox');
       if (!(await this.#mayRun(sandbox.id, follower))) return true;
     }
     return false;
+  }
+
+  /** Returns how many commands of the guest are none of the sandbox. */
+  async #compare(sandbox: WatchedSandbox, follower: Follower): Promise<number> {
+    const unsettled = new Set(this.#starting);
+    follower.unsettled = unsettled;
+    try {
+      return await this.recorder.agree(sandbox, await this.#parts.runner.list(sandbox.id), {
+        // Commands that start now are noted for the follower that comes after one that is stopped.
+        isStarting: (id) => follower.stop.signal.aborted || unsettled.has(id),
+        mayRevive: !this.#compared.has(sandbox.id),
+      });
+    } finally {
+      follower.unsettled = undefined;
+    }
   }
 
   /** Returns whether a command of the sandbox may still run. */
