@@ -35,15 +35,11 @@ type Work = (db: Database, config: Config) => Promise<string>;
 function list(args: string[]): Work {
   const { values } = parseArgs({ args, options: { json: { type: 'boolean' } } });
   return async (db, { control }) => {
-    const organizations = await listOrganizations(db, hostMoment());
-    const hasCredit = control.creditCents !== undefined;
+    const options = { now: hostMoment(), welcomeCents: control.creditCents };
+    const organizations = await listOrganizations(db, options);
     return values.json === true
-      ? JSON.stringify(
-          organizations.map((each) => toJson(each, hasCredit)),
-          undefined,
-          2,
-        )
-      : formatTable(organizations, hasCredit);
+      ? JSON.stringify(organizations.map(toJson), undefined, 2)
+      : formatTable(organizations);
   };
 }
 
@@ -132,17 +128,17 @@ function formatUsd(cents: number): string {
 }
 
 /** Formats amounts as `GET /v1/usage` does; `credit_left_cents` is null if credit has no consequences. */
-function toJson(summary: OrganizationSummary, hasCredit: boolean): object {
+function toJson(summary: OrganizationSummary): object {
   const { spentUnits, creditLeftUnits, createdAt, ...rest } = summary;
   return {
     ...rest,
     created_at: new Date(createdAt).toISOString(),
     cost_cents: costCents(spentUnits),
-    credit_left_cents: hasCredit ? costCents(creditLeftUnits) : null,
+    credit_left_cents: creditLeftUnits === undefined ? null : costCents(creditLeftUnits),
   };
 }
 
-function formatTable(organizations: readonly OrganizationSummary[], hasCredit: boolean): string {
+function formatTable(organizations: readonly OrganizationSummary[]): string {
   const rows = organizations.map(({ id, name, region, sandboxes, spentUnits, creditLeftUnits, limits }) => {
     const own = LIMIT_NAMES.filter((each) => limits[each] !== null);
     return [
@@ -151,7 +147,7 @@ function formatTable(organizations: readonly OrganizationSummary[], hasCredit: b
       region,
       String(sandboxes),
       formatUsd(costCents(spentUnits)),
-      hasCredit ? formatUsd(costCents(creditLeftUnits)) : 'off',
+      creditLeftUnits === undefined ? 'off' : formatUsd(costCents(creditLeftUnits)),
       own.map((each) => `${toOption(each)} ${describeLimit(each, limits[each])}`).join(', '),
     ];
   });

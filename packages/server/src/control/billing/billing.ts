@@ -27,6 +27,11 @@ export class Billing {
     this.#parts = parts;
   }
 
+  /** Credit that every organization gets at first, in cents; undefined if credit is off. */
+  get welcomeCents(): number | undefined {
+    return this.#parts.credit.welcomeCents;
+  }
+
   /**
    * Returns the usage in a reach. Credit belongs to the organization, so only keys that see all of it see the credit.
    */
@@ -39,14 +44,6 @@ export class Billing {
     const [balance] = await credit.readBalances([reach.organizationId]);
     if (balance === undefined) throw new AppError('internal', 'the organization is gone');
     return { ...buildUsage(balance.account, balance.now), ...(credit.isOn ? showCredit(balance) : {}) };
-  }
-
-  /** Returns the credit that organizations have left, in cost units; nothing if credit is off. */
-  async creditLeft(organizationIds: readonly string[]): Promise<ReadonlyMap<string, bigint>> {
-    const { credit } = this.#parts;
-    if (!credit.isOn) return new Map();
-    const balances = await credit.readBalances(organizationIds);
-    return new Map(balances.map(({ account, leftUnits }) => [account.organizationId, leftUnits]));
   }
 
   /** Returns records, newest first, and the end of each in Unix milliseconds. */

@@ -7,7 +7,7 @@ import { sql, type Insertable } from 'kysely';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import { readAccounts } from '../billing/consumption/billing-accounts.ts';
-import { findCreditLeft, findSpent } from '../billing/credit/credit-balance.ts';
+import { findCreditWithWelcome, findSpent } from '../billing/credit/credit-balance.ts';
 import { grantCredit } from '../billing/credit/credit-store.ts';
 import type { OrganizationLimitsTable } from '../billing/billing-tables.ts';
 import type { Database } from '../db/database.ts';
@@ -21,24 +21,31 @@ export interface OrganizationSummary {
   createdAt: number;
   /** Creating, running or hibernated. */
   sandboxes: number;
-  /** In cost units: the organization's whole cost so far, and the rest of its grants. */
+  /** The organization's whole cost so far, in cost units. */
   spentUnits: bigint;
-  creditLeftUnits: bigint;
+  /** In cost units; undefined if credit is off. */
+  creditLeftUnits: bigint | undefined;
   limits: OwnLimits;
 }
 
-/** A part of the list. */
-export interface SummaryPage {
+export interface ListOptions {
+  now: HostMoment;
+  /** Credit that every organization gets at first, in cents; undefined if credit is off. */
+  welcomeCents: number | undefined;
+  /** A part of the list; all of it without one. */
+  page?: SummaryPage;
+}
+
+interface SummaryPage {
   limit: number;
   /** The last organization of the part before. */
   after?: { createdAt: number; id: string } | undefined;
 }
 
-/** Lists organizations, earliest first; all of them without a page. */
+/** Lists organizations, earliest first. */
 export async function listOrganizations(
   db: Database,
-  now: HostMoment,
-  page?: SummaryPage,
+  { now, welcomeCents, page }: ListOptions,
 ): Promise<OrganizationSummary[]> {
   const after = page?.after;
   const rows = await db
@@ -61,7 +68,8 @@ export async function listOrganizations(
     const account = accountOf.get(id);
     if (account === undefined) return [];
     const spentUnits = findSpent(account, now);
-    const creditLeftUnits = findCreditLeft(account, now);
+    const creditLeftUnits =
+      welcomeCents === undefined ? undefined : findCreditWithWelcome(account, now, welcomeCents);
     const sandboxes = account.live.length;
     return [{ id, name, region, createdAt, sandboxes, spentUnits, creditLeftUnits, limits }];
   });

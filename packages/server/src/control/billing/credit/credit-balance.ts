@@ -10,6 +10,25 @@ export function findCreditLeft(account: BillingAccount, now: HostMoment): bigint
   return BigInt(account.grantedCents) * COST_UNITS_PER_CENT - findSpent(account, now);
 }
 
+/**
+ * Returns the credit left as it is once the welcome credit is granted, which is done when the balance is first needed. The
+ * cost before is settled then, see {@link findSpentCents}.
+ */
+export function findCreditWithWelcome(
+  account: BillingAccount,
+  now: HostMoment,
+  welcomeCents: number,
+): bigint {
+  const left = findCreditLeft(account, now);
+  if (account.hasWelcome) return left;
+  return left + BigInt(welcomeCents + findSpentCents(account, now)) * COST_UNITS_PER_CENT;
+}
+
+/** Returns the organization's whole cost so far in cents, rounded up. */
+export function findSpentCents(account: BillingAccount, now: HostMoment): number {
+  return Number((findSpent(account, now) + COST_UNITS_PER_CENT - 1n) / COST_UNITS_PER_CENT);
+}
+
 /** Returns the organization's whole cost so far, in cost units, rounded down. */
 export function findSpent(account: BillingAccount, now: HostMoment): bigint {
   const stored = sumStorage(account.storage, now.wallMs) / BYTE_MS_PER_COST_UNIT;

@@ -1,10 +1,10 @@
 /** Credit, if the operator grants any: sandboxes may start while it lasts. If credit is off, all may. */
-import { AppError, COST_UNITS_PER_CENT } from '@coppice/contract';
+import { AppError } from '@coppice/contract';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { Database } from '../../db/database.ts';
 import { momentOf, type Clock } from '../../time/clock.ts';
 import { readAccounts, type BillingAccount } from '../consumption/billing-accounts.ts';
-import { findCreditLeft, findSpent } from './credit-balance.ts';
+import { findCreditLeft, findSpentCents } from './credit-balance.ts';
 import { grantWelcome } from './credit-store.ts';
 
 export interface CreditParts {
@@ -25,6 +25,10 @@ export class Credit {
 
   constructor(parts: CreditParts) {
     this.#parts = parts;
+  }
+
+  get welcomeCents(): number | undefined {
+    return this.#parts.welcomeCents;
   }
 
   get isOn(): boolean {
@@ -59,11 +63,10 @@ export class Credit {
   }
 
   async #welcome({ account, now }: Balance): Promise<void> {
-    const spentCents = (findSpent(account, now) + COST_UNITS_PER_CENT - 1n) / COST_UNITS_PER_CENT;
     await grantWelcome(this.#parts.db, {
       organizationId: account.organizationId,
       cents: this.#parts.welcomeCents ?? 0,
-      spentCents: Number(spentCents),
+      spentCents: findSpentCents(account, now),
     });
   }
 }

@@ -26,11 +26,11 @@ export function addListOperated(app: App, { db, billing }: Pick<HttpParts, 'db' 
     },
     handler: async ({ query: { limit, cursor } }, reply) => {
       const after = cursor === undefined ? undefined : parseCursor(cursor);
-      const found = await listOrganizations(db, hostMoment(), { limit: limit + 1, after });
-      // Grants the first credit to organizations that have not had it: each gets it when its balance is first read.
-      const left = await billing.creditLeft(found.map(({ id }) => id));
+      const page = { limit: limit + 1, after };
+      const { welcomeCents } = billing;
+      const found = await listOrganizations(db, { now: hostMoment(), welcomeCents, page });
       const listed = {
-        records: found.map((summary) => buildOperated(summary, left.get(summary.id))),
+        records: found.map(buildOperated),
         createdAt: found.map(({ createdAt }) => createdAt),
       };
       return sendPage(reply, listed, { path: PATH, limit, filter: new URLSearchParams() });

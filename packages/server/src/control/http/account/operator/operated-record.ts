@@ -1,12 +1,8 @@
 import { costCents, type OperatedOrganization } from '@coppice/contract';
 import type { OrganizationSummary } from '../../../operator/organization-desk.ts';
 
-/** `creditLeftUnits`: undefined if credit is off. */
-export function buildOperated(
-  summary: OrganizationSummary,
-  creditLeftUnits: bigint | undefined,
-): OperatedOrganization {
-  const { id, name, region, createdAt, sandboxes, spentUnits, limits } = summary;
+export function buildOperated(summary: OrganizationSummary): OperatedOrganization {
+  const { id, name, region, createdAt, sandboxes, spentUnits, creditLeftUnits, limits } = summary;
   return {
     id,
     name,
