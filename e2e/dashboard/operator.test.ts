@@ -138,9 +138,9 @@ describe('the page of the operator', { timeout: TIMEOUT_MS }, () => {
     assert.equal(await readFact(page, 'Persistent disks'), '1 attached');
     assert.equal(await readFact(page, 'Warm VMs'), 'off');
     assert.match(await readFact(page, 'Disk space'), /^[\d.,]+ [GT]iB free, [\d.,]+ [MG]iB kept$/u);
-    const cpus = page.getByRole('meter', { name: 'Virtual CPUs promised' });
+    const cpus = page.getByRole('meter', { name: 'Virtual CPUs of VMs' });
     assert.equal(await cpus.getAttribute('aria-valuetext'), `1 of ${vcpus.limit.toLocaleString('en-US')}`);
-    const promised = page.getByRole('meter', { name: 'Memory promised' });
+    const promised = page.getByRole('meter', { name: 'Memory of VMs' });
     assert.equal(await promised.getAttribute('aria-valuenow'), String(memory.promised));
     assert.equal(await promised.getAttribute('aria-valuemax'), String(memory.limit));
     expectNoFaults(operator, BAD);

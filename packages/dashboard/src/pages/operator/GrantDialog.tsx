@@ -6,7 +6,8 @@ import { TextField } from '../../ui/Field.tsx';
 import { formatCents } from '../../ui/format.ts';
 import { Facts } from '../../ui/Page.tsx';
 import { Segments } from '../../ui/Segments.tsx';
-import { parseCents } from './credit-amount.ts';
+import { showHidden } from '../../ui/visible-text.ts';
+import { isBegun, parseCents } from './credit-amount.ts';
 
 interface GrantDialogProps {
   organization: OperatedOrganization;
@@ -27,10 +28,10 @@ export function GrantDialog({ organization, onClose }: GrantDialogProps) {
   const cents = amount === undefined ? undefined : sign.value * amount;
   const isGrant = sign.value === 1;
   const verb = isGrant ? 'Grant' : 'Take back';
-  const isWrong = dollars.value.trim() !== '' && amount === undefined;
+  const isWrong = !isBegun(dollars.value) && amount === undefined;
   return (
     <ActionDialog
-      title={`Credit of ${name}`}
+      title={`Credit of ${showHidden(name)}`}
       verb={amount === undefined ? verb : `${verb} ${formatCents(amount)}`}
       kind={isGrant ? 'primary' : 'danger'}
       isDisabled={cents === undefined}
@@ -51,6 +52,7 @@ export function GrantDialog({ organization, onClose }: GrantDialogProps) {
         error={
           isWrong ? 'Amount in USD must be above 0, with at most two decimals, such as 2.50.' : undefined
         }
+        hint="Above 0, with at most two decimals."
         value={dollars.value}
         onValue={(value) => (dollars.value = value)}
         attributes={{ inputMode: 'decimal', required: true }}

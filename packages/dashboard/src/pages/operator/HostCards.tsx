@@ -51,8 +51,8 @@ function Capacity({ runner }: { runner: Runner }) {
   return (
     <>
       <div class="gauges">
-        <Gauge label="Virtual CPUs promised" value={vcpus.promised} max={vcpus.limit} show={formatNumber} />
-        <Gauge label="Memory promised" value={memory.promised} max={memory.limit} show={formatMiB} />
+        <Gauge label="Virtual CPUs of VMs" value={vcpus.promised} max={vcpus.limit} show={formatNumber} />
+        <Gauge label="Memory of VMs" value={memory.promised} max={memory.limit} show={formatMiB} />
       </div>
       <Facts
         facts={[

@@ -3,6 +3,7 @@ import type { OperatedOrganization } from '../../../../contract/src/accounts/ope
 import { callAccount } from '../../service/account-calls.ts';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { TextField } from '../../ui/Field.tsx';
+import { showHidden } from '../../ui/visible-text.ts';
 import { findFaults, LIMIT_GROUPS, toChange, toFields } from './limit-fields.ts';
 
 interface LimitsDialogProps {
@@ -18,7 +19,7 @@ export function LimitsDialog({ organization, onClose }: LimitsDialogProps) {
   const change = hasFault ? {} : toChange(fields.value, limits);
   return (
     <ActionDialog
-      title={`Limits of ${name}`}
+      title={`Limits of ${showHidden(name)}`}
       verb="Save"
       size="large"
       isDisabled={Object.keys(change).length === 0}

@@ -8,6 +8,7 @@ import { GuestText } from '../../ui/GuestText.tsx';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
+import { showHidden } from '../../ui/visible-text.ts';
 import { GrantDialog } from './GrantDialog.tsx';
 import { LimitsDialog } from './LimitsDialog.tsx';
 import { describeLimits } from './limit-fields.ts';
@@ -148,7 +149,7 @@ interface ActionsProps {
 function Actions({ organization, onOpen }: ActionsProps) {
   return (
     <Menu
-      label={`Actions for ${organization.name}`}
+      label={`Actions for ${showHidden(organization.name)}`}
       button={<Icon name="more" />}
       items={[
         {

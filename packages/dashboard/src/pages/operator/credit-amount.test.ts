@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseCents } from './credit-amount.ts';
+import { isBegun, parseCents } from './credit-amount.ts';
 
 test('amounts in USD are whole cents', () => {
   assert.deepEqual(
@@ -12,4 +12,9 @@ test('amounts in USD are whole cents', () => {
 test('nothing, less than a cent, and what is no amount are refused', () => {
   for (const text of ['', '0', '0.00', '0.001', '-5', '1e3', '1,5', '$5', '9'.repeat(20)])
     assert.equal(parseCents(text), undefined, text);
+});
+
+test('an amount that is being typed is no fault yet', () => {
+  for (const text of ['', ' ', '0', '0.', '0.0', '0.00', '2.']) assert.equal(isBegun(text), true, text);
+  for (const text of ['-', '1e', '.5', '0.001', '$', '1,']) assert.equal(isBegun(text), false, text);
 });

@@ -8,3 +8,8 @@ export function parseCents(text: string): number | undefined {
   const cents = Math.round(Number(amount) * 100);
   return Number.isSafeInteger(cents) && cents > 0 ? cents : undefined;
 }
+
+/** Returns whether the text can be the beginning of an amount: nothing, zeros, or a dot that a digit follows. */
+export function isBegun(text: string): boolean {
+  return /^(?:0*|0+\.0{0,2}|\d+\.)$/u.test(text.trim());
+}

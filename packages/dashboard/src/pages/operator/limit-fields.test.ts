@@ -33,6 +33,8 @@ test('what is no limit is explained with the name of its field', () => {
     assert.deepEqual(findFaults({ ...toFields(NONE), vcpus: text }), {
       vcpus: 'Virtual CPUs must be a whole number, 0 or more; or empty.',
     });
+  for (const text of ['1e400', '9'.repeat(309), '1e-12'])
+    assert.ok('snapshot_bytes' in findFaults({ ...toFields(NONE), snapshot_bytes: text }), text);
   const { snapshot_bytes: size, rate_limit_burst: burst } = findFaults({
     ...toFields(NONE),
     snapshot_bytes: '-0.5',

@@ -93,7 +93,8 @@ export function findFaults(fields: LimitFields): Partial<LimitFields> {
   for (const { name, label, unit, min = 0 } of FIELDS) {
     const text = fields[name].trim();
     if (text === '') continue;
-    const isNumber = (unit === undefined ? WHOLE : DECIMAL).test(text) && Number(text) >= min;
+    const isNumber =
+      (unit === undefined ? WHOLE : DECIMAL).test(text) && Number(text) >= min && fits(text, unit);
     const kind = unit === undefined ? 'a whole number' : 'a number';
     if (!isNumber) faults[name] = `${label} must be ${kind}, ${min} or more; or empty.`;
   }
@@ -104,6 +105,12 @@ export function findFaults(fields: LimitFields): Partial<LimitFields> {
 export function toChange(fields: LimitFields, limits: OrganizationLimits): Partial<OrganizationLimits> {
   const values = FIELDS.map(({ name, unit = 1 }) => [name, toLimit(fields[name].trim(), unit)] as const);
   return Object.fromEntries(values.filter(([name, value]) => value !== limits[name]));
+}
+
+/** Returns whether the limit is exact, and 0 only where 0 is written. */
+function fits(text: string, unit = 1): boolean {
+  const value = Math.round(Number(text) * unit);
+  return Number.isSafeInteger(value) && (value > 0 || Number(text) === 0);
 }
 
 function toLimit(text: string, unit: number): number | null {
