@@ -55,6 +55,7 @@ export class TerminalSession {
   #terminal: Terminal | undefined;
   /** Typed while it connects. */
   #early: (string | Uint8Array)[] = [];
+  #earlyLength = 0;
 
   constructor(sandbox: Sandbox, number: number, onEnd: () => void) {
     this.sandboxId = sandbox.id;
@@ -115,6 +116,7 @@ export class TerminalSession {
   async connect(): Promise<void> {
     this.state.value = { kind: 'connecting' };
     this.#early = [];
+    this.#earlyLength = 0;
     this.#screen.options.disableStdin = false;
     const cause = await this.#run();
     if (this.#closing.signal.aborted) return;
@@ -171,14 +173,20 @@ export class TerminalSession {
 
   #send(data: string | Uint8Array): void {
     if (this.#terminal === undefined) {
-      const length = this.#early.reduce((sum, early) => sum + early.length, data.length);
-      if (this.state.value.kind === 'connecting' && length <= MAX_EARLY_LENGTH) this.#early.push(data);
+      if (this.state.value.kind === 'connecting') this.#keepEarly(data);
       return;
     }
     this.#terminal.write(data).catch((error: unknown) => {
       // Input of a terminal that ends is lost; the end itself is shown.
       console.debug(error);
     });
+  }
+
+  /** After too much nothing is kept: a part of what was typed could be another command. */
+  #keepEarly(data: string | Uint8Array): void {
+    this.#earlyLength += data.length;
+    if (this.#earlyLength <= MAX_EARLY_LENGTH) this.#early.push(data);
+    else this.#early = [];
   }
 
   #sendSize(): void {
