@@ -28,7 +28,7 @@ describe('costs in the dashboard', { timeout: TIMEOUT_MS }, () => {
     const set = dialog.getByRole('button', { name: 'Set budget' });
     assert.equal(await set.isEnabled(), false, 'a budget without an amount');
     await dialog.getByLabel('US dollars a month').fill('1,000');
-    await dialog.getByText('Write an amount of at least 0.01').waitFor();
+    await dialog.getByText('Write an amount from 0.01').waitFor();
     await dialog.getByLabel('US dollars a month').fill('0.01');
     await dialog.getByLabel('Alerts at percent').fill('1, half');
     await dialog.getByText('Write up to 10 whole numbers').waitFor();
@@ -36,7 +36,7 @@ describe('costs in the dashboard', { timeout: TIMEOUT_MS }, () => {
     await set.click();
     // The page is not touched: the event of the budget brings its state.
     await card.getByText('1 % reached').or(card.getByText('over budget')).first().waitFor();
-    await card.getByText('Every alert was sent.').waitFor();
+    await card.getByText('Every alert was reported.').waitFor();
 
     await card.getByRole('button', { name: /^Actions for the budget/u }).click();
     await page.getByRole('menuitem', { name: 'Change' }).click();

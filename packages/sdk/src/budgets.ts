@@ -10,7 +10,7 @@ import {
   type WireObject,
 } from './transport/wire.ts';
 
-/** The limit of a calendar month in UTC, and when there is an event. */
+/** How much a calendar month in UTC may cost, and at which parts of it there is an event. */
 export interface BudgetOptions {
   /** Cents for a month, sandboxes and disks together: a whole number. */
   monthCents: number;
@@ -69,8 +69,8 @@ export class Budgets {
   }
 
   /**
-   * Sets the budget of the organization (`scope` is `organization`) or of a team (its id). With another amount the events
-   * of the current month begin anew.
+   * Sets the budget of the organization (`scope` is `organization`) or of a team (its id). After a deletion, and
+   * with another amount, the events of the current month begin anew.
    *
    * @example
    * await client.budgets.set('organization', { monthCents: 50_000, alertPercents: [80, 100] });

@@ -1,6 +1,6 @@
 /**
  * Wire forms of budgets. A budget never stops anything: it says, once in a month for each of its percentages, that the
- * cost has reached it (the event `budget.reached`). Credit and limits are what stops.
+ * cost has reached it (the event `budget.reached`). Only credit and limits stop sandboxes.
  */
 import { z } from 'zod';
 import { boundedInt, Timestamp } from '../fields.ts';

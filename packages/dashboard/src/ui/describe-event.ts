@@ -127,17 +127,18 @@ function tell(icon: IconName, tone: Tone, ...sentence: readonly SentencePart[]):
 }
 
 function describeBudget({ percent, scope, cost_cents, month_cents, month }: Loose<'budget.reached'>) {
+  const whose = scope === undefined ? '' : scope === 'organization' ? ' of the organization' : ' of a team';
+  const part = percent === undefined ? 'reached' : `${formatNumber(percent)} % reached`;
   const amounts =
     cost_cents === undefined || month_cents === undefined
       ? ''
-      : `: ${formatCents(cost_cents)} of ${formatCents(month_cents)}`;
-  const whose = scope === undefined ? '' : scope === 'organization' ? ' of the organization' : ` of a team`;
+      : `, ${formatCents(cost_cents)} of ${formatCents(month_cents)}`;
+  const when = month === undefined ? '' : ` in ${month}`;
   return tell(
     'alert',
     (percent ?? 0) >= 100 ? 'bad' : 'warn',
-    'Budget reached',
-    ...(percent === undefined ? [] : [` to ${formatNumber(percent)} %`]),
-    `${whose}${month === undefined ? '' : ` in ${month}`}${amounts}`,
+    'Budget',
+    `${whose}: ${part}${when}${amounts}`,
   );
 }
 

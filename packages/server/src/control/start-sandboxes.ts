@@ -247,5 +247,5 @@ function openBudgets(
     new BudgetKeeper({ db, clock, intervalMs: limits.accountIntervalMs, onEvent, log }),
   );
   keeper.start();
-  return new Budgets({ db, clock, audit, onChange: () => keeper.wake() });
+  return new Budgets({ db, clock, audit, onChange: (id) => keeper.wake(id) });
 }

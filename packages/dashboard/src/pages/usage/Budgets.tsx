@@ -13,6 +13,7 @@ import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
 import { Card } from '../../ui/Page.tsx';
 import { Loaded } from '../../ui/states.tsx';
+import { showHidden } from '../../ui/visible-text.ts';
 import { deleteBudgetCall, LIST_BUDGETS, setBudgetCall } from './budget-calls.ts';
 import { readBudget, writeDollars } from './budget-form.ts';
 import { formatMonth } from './utc-day.ts';
@@ -26,7 +27,7 @@ export function Budgets({ client }: { client: Coppice }) {
   const edited = useSignal<Budget | 'new' | undefined>(undefined);
   const deleted = useSignal<Budget | undefined>(undefined);
   const resource = useResource((signal) => client.budgets.list({ signal }), [client], {
-    concerns: ({ type }) => type === 'budget.reached' || type === 'usage.billed',
+    concerns: ({ type }) => type === 'budget.reached',
   });
   return (
     <Card
@@ -79,8 +80,8 @@ function BudgetList({ budgets, ...actions }: ListProps) {
   if (budgets.length === 0)
     return (
       <p class="hint">
-        No budget is set. With one you get an event, and so a call of your <a href="/webhooks">webhooks</a>,
-        when a month begins to cost too much. Nothing is stopped.
+        No budget is set. A budget makes an event, which <a href="/webhooks">webhooks</a> deliver, when a
+        month begins to cost too much. It stops nothing.
       </p>
     );
   return (
@@ -123,15 +124,15 @@ function BudgetLine({
         aria-label={`Budget of ${name}`}
         aria-valuemin={0}
         aria-valuemax={100}
-        aria-valuenow={Math.min(100, Math.round(share * 100))}
-        aria-valuetext={`${Math.round(share * 100)} %`}
+        aria-valuenow={Math.min(100, toPercent(share))}
+        aria-valuetext={`${toPercent(share)} %`}
       >
         <span style={{ width: `${Math.min(1, share) * 100}%` }} />
       </span>
       <span class="budget-foot hint">
         <span>
-          {Math.round(share * 100)} % of {formatMonth(budget.month)}.{' '}
-          {next === undefined ? 'Every alert was sent.' : `Next alert at ${next} %.`}
+          {toPercent(share)} % of {formatMonth(budget.month)}.{' '}
+          {next === undefined ? 'Every alert was reported.' : `Next alert at ${next} %.`}
         </span>
         <BudgetState share={share} reached={reachedPercents} />
       </span>
@@ -171,7 +172,7 @@ function SetBudget({ before, onClose, onDone }: DialogProps & { before: Budget |
     >
       {before === undefined && (
         <SelectField
-          label="Of"
+          label="Budget of"
           hint="A budget that exists is replaced."
           value={scope.value}
           options={[ORGANIZATION, ...teams().map(({ id }) => id)].map((id) => [id, nameOf(id)] as const)}
@@ -217,7 +218,13 @@ function DeleteBudget({ budget: { scope }, onClose, onDone }: DialogProps & { bu
 
 const teams = () => place.value?.organization.teams ?? [];
 
+/** A part that is not reached must not look as if it were. */
+function toPercent(share: number): number {
+  return Math.floor(share * 100);
+}
+
+/** Names are those of callers. */
 function nameOf(scope: string): string {
-  if (scope === ORGANIZATION) return place.value?.organization.name ?? 'the organization';
-  return `team ${teams().find(({ id }) => id === scope)?.name ?? scope}`;
+  if (scope === ORGANIZATION) return showHidden(place.value?.organization.name ?? 'the organization');
+  return `team ${showHidden(teams().find(({ id }) => id === scope)?.name ?? scope)}`;
 }

@@ -1,7 +1,8 @@
 /** Reads the fields of a budget as people type them. */
 import type { BudgetOptions } from '../../../../sdk/src/index.ts';
 
-const DOLLARS = /^\d{1,9}(?:[.,]\d{1,2})?$/u;
+const DOLLARS = /^\d{1,10}(?:[.,]\d{1,2})?$/u;
+const MAX_CENTS = 100_000_000_000;
 const MAX_PERCENT = 1000;
 const MAX_PERCENTS = 10;
 
@@ -22,7 +23,7 @@ export function readBudget({ dollars, percents }: BudgetText): BudgetInput {
   const alertPercents = readPercents(percents);
   const faults = {
     ...(dollars.trim() !== '' && monthCents === undefined
-      ? { dollars: 'Write an amount of at least 0.01, such as 250 or 99.50.' }
+      ? { dollars: 'Write an amount from 0.01 to 1000000000, such as 250 or 99.50.' }
       : {}),
     ...(percents.trim() !== '' && alertPercents === undefined
       ? {
@@ -41,7 +42,7 @@ export function writeDollars(cents: number): string {
 
 function readDollars(text: string): number | undefined {
   const cents = Math.round(Number(text.replace(',', '.')) * 100);
-  return DOLLARS.test(text) && cents > 0 ? cents : undefined;
+  return DOLLARS.test(text) && cents > 0 && cents <= MAX_CENTS ? cents : undefined;
 }
 
 function readPercents(text: string): number[] | undefined {

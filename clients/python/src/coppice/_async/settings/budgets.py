@@ -39,8 +39,8 @@ class AsyncBudgets:
     async def set(self, scope: str, *, month_cents: int, alert_percents: Sequence[int] | None = None) -> Budget:
         """Sets the budget of the organization (`scope` is `organization`) or of a team (its id).
 
-        There is an event at each of `alert_percents`, once in each month; the default is 50, 80 and 100. With another
-        amount the events of the current month begin anew.
+        There is an event at each of `alert_percents`, once in each month; the default is 50, 80 and 100. After a
+        deletion, and with another amount, the events of the current month begin anew.
 
         Example:
             await client.budgets.set("organization", month_cents=50_000, alert_percents=[80, 100])

@@ -1,6 +1,6 @@
 /**
- * Compares budgets with the costs of the current month, every few seconds and after each change of a budget. Each
- * percentage that is reached becomes one event in the month: the row of the alert and the event are one transaction.
+ * Compares budgets with the costs of the month: all of them every few seconds, and those of one organization after a change.
+ * Each percentage that is reached becomes one event in the month: the row of the alert and the event are one transaction.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -12,6 +12,11 @@ import type { Month } from '../statement/month.ts';
 import { BudgetStore, type BudgetOfMonth } from './budget-store.ts';
 import { monthAt, readMonthCosts } from './month-costs.ts';
 
+/** For this long after a month its budgets are still compared: its last costs, and those of an outage of the service. */
+const LATE_MS = 24 * 3_600_000;
+/** Long comparisons are rare: the pause is at least this many times as long. */
+const PAUSE_FACTOR = 10;
+
 export interface BudgetKeeperParts {
   db: Database;
   clock: Clock;
@@ -21,10 +26,17 @@ export interface BudgetKeeperParts {
   log: Logger;
 }
 
+interface Comparison {
+  month: Month;
+  now: HostMoment;
+}
+
 export class BudgetKeeper implements AsyncDisposable {
   readonly #parts: BudgetKeeperParts;
   readonly #store: BudgetStore;
   readonly #stop = new AbortController();
+  /** Organizations whose budgets were changed. */
+  #changed = new Set<string>();
   #pause = new AbortController();
   #loop: Promise<void> = Promise.resolve();
 
@@ -37,8 +49,9 @@ export class BudgetKeeper implements AsyncDisposable {
     this.#loop = this.#run();
   }
 
-  /** Compares soon. */
-  wake(): void {
+  /** Compares the budgets of an organization soon. */
+  wake(organizationId: string): void {
+    this.#changed.add(organizationId);
     this.#pause.abort();
   }
 
@@ -48,42 +61,68 @@ export class BudgetKeeper implements AsyncDisposable {
   }
 
   async #run(): Promise<void> {
-    while (!this.#stop.signal.aborted) {
+    const { signal } = this.#stop;
+    let dueAt = 0;
+    while (!signal.aborted) {
       this.#pause = new AbortController();
-      const signal = AbortSignal.any([this.#stop.signal, this.#pause.signal]);
-      await this.#check().catch((error: unknown) =>
+      const beganAt = performance.now();
+      const isDue = beganAt >= dueAt;
+      const changed = [...this.#changed];
+      this.#changed.clear();
+      await this.#check(isDue ? undefined : changed).catch((error: unknown) =>
         this.#parts.log.warn({ err: error }, 'budgets could not be checked; control tries again'),
       );
-      await delay(this.#parts.intervalMs, undefined, { signal }).catch(() => undefined);
+      const endedAt = performance.now();
+      if (isDue) dueAt = endedAt + Math.max(this.#parts.intervalMs, PAUSE_FACTOR * (endedAt - beganAt));
+      const either = AbortSignal.any([signal, this.#pause.signal]);
+      await delay(Math.max(0, dueAt - endedAt), undefined, { signal: either }).catch(() => undefined);
     }
   }
 
-  async #check(): Promise<void> {
+  /** Compares the budgets of some organizations, or of all. */
+  async #check(organizationIds: readonly string[] | undefined): Promise<void> {
+    if (organizationIds?.length === 0) return;
     const now = momentOf(this.#parts.clock);
     const month = monthAt(now.wallMs);
-    const budgets = await this.#store.listQuiet(month.name);
-    for (const ofOne of Map.groupBy(budgets, (budget) => budget.organization_id).values())
-      await this.#checkOrganization(ofOne, { month, now });
+    const isEarly = now.wallMs - month.from < LATE_MS;
+    for (const compared of isEarly ? [monthAt(month.from - 1), month] : [month])
+      await this.#compare({ month: compared, now }, organizationIds);
   }
 
-  async #checkOrganization(
+  async #compare(comparison: Comparison, organizationIds: readonly string[] | undefined): Promise<void> {
+    const { month } = comparison;
+    const quiet = await this.#store.listQuiet(month.name, organizationIds);
+    // A budget that was set after the month says nothing about it.
+    const budgets = quiet.filter(({ updated_at: setAt }) => setAt < month.to);
+    for (const [organizationId, own] of Map.groupBy(budgets, (budget) => budget.organization_id)) {
+      if (this.#stop.signal.aborted) return;
+      await this.#compareOne(organizationId, own, comparison).catch((error: unknown) =>
+        this.#parts.log.warn(
+          { err: error, organization_id: organizationId },
+          'the budgets of an organization could not be checked; control tries again',
+        ),
+      );
+    }
+  }
+
+  async #compareOne(
+    organizationId: string,
     budgets: readonly BudgetOfMonth[],
-    moment: { month: Month; now: HostMoment },
+    comparison: Comparison,
   ): Promise<void> {
-    const [{ organization_id: organizationId } = { organization_id: '' }] = budgets;
-    const costOf = await readMonthCosts(this.#parts.db, { organizationId, onlyTeamId: null }, moment);
+    const costOf = await readMonthCosts(this.#parts.db, { organizationId, onlyTeamId: null }, comparison);
     for (const budget of budgets) {
       const cost = costOf(budget.team_id);
-      const isReached = (percent: number): boolean => cost * 100 >= budget.month_cents * percent;
+      const isReached = (percent: number): boolean => cost >= (budget.month_cents * percent) / 100;
       for (const percent of budget.alert_percents)
         if (isReached(percent) && !budget.reached.includes(percent))
-          await this.#alert(budget, { ...moment, percent, cost });
+          await this.#alert(budget, { ...comparison, percent, cost });
     }
   }
 
   async #alert(
     budget: BudgetOfMonth,
-    { month, now, percent, cost }: { month: Month; now: HostMoment; percent: number; cost: number },
+    { month, now, percent, cost }: Comparison & { percent: number; cost: number },
   ): Promise<void> {
     const { organization_id: organizationId, team_id: teamId, scope, month_cents } = budget;
     const at = Math.floor(now.wallMs);

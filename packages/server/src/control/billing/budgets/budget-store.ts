@@ -36,9 +36,12 @@ export class BudgetStore {
     return (onlyTeamId === null ? ofMonth : ofMonth.where('team_id', '=', onlyTeamId)).execute();
   }
 
-  /** Lists the budgets that can still be reached in a month. */
-  listQuiet(month: string): Promise<BudgetOfMonth[]> {
+  /** Lists the budgets that can still be reached in a month, of all organizations or of some. */
+  listQuiet(month: string, organizationIds?: readonly string[]): Promise<BudgetOfMonth[]> {
     return this.#select(month)
+      .$if(organizationIds !== undefined, (query) =>
+        query.where('organization_id', 'in', [...(organizationIds ?? [])]),
+      )
       .where(
         sql<boolean>`EXISTS (
           SELECT FROM unnest(budgets.alert_percents) AS wanted (percent) WHERE NOT EXISTS (

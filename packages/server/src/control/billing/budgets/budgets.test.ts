@@ -5,6 +5,9 @@ import type { BudgetRecord, EventRecord } from '@coppice/contract';
 import { AccountClient } from '../../testing/requests/account-client.ts';
 import { listEvents } from '../../testing/requests/events-client.ts';
 import { INVITATION, prepareHarness, waitFor, type ControlHarness } from '../../testing/control-harness.ts';
+import { pino } from 'pino';
+import { SYSTEM_CLOCK } from '../../time/clock.ts';
+import { BudgetKeeper } from './budget-keeper.ts';
 import { monthAt } from './month-costs.ts';
 
 /** An hour of 1 vCPU and 1 GiB. */
@@ -39,6 +42,10 @@ class Customer {
     const makeKey = async (limits: object): Promise<string> =>
       (await person.call('POST', `${person.team}/keys`, { name: 'a key', ...limits })).body.key;
     return new Customer(person, { key: await makeKey({}), teamKey: await makeKey({ team_only: true }) });
+  }
+
+  get id(): string {
+    return this.person.organizationId;
   }
 
   async addTeam(): Promise<string> {
@@ -191,6 +198,41 @@ test('a sandbox that runs counts up to now', async () => {
   const [[, percent, cost] = []] = await customer.waitForAlerts(1);
   assert.equal(percent, 1);
   assert.ok(Number(cost) >= 0.01, String(cost));
+});
+
+test('a month is still compared in the first day after it, with the budgets that it had', async () => {
+  const customer = await Customer.add('late');
+  await customer.spend(70);
+  await customer.set('organization', 100_000, [50]);
+  await customer.set(customer.person.teamId, 100_000, [50]);
+  await using db = harness.openDatabase();
+  const next = monthAt(monthAt(Date.now()).to);
+  const inMonthAfter = next.to + HOUR_MS;
+  // Only the budget of the team was the same in the month that is compared.
+  await db
+    .updateTable('budgets')
+    .set({ month_cents: 100 })
+    .where('organization_id', '=', customer.id)
+    .execute();
+  await db
+    .updateTable('budgets')
+    .set({ updated_at: inMonthAfter })
+    .where('organization_id', '=', customer.id)
+    .where('scope', '=', 'organization')
+    .execute();
+  const clock = { ...SYSTEM_CLOCK, wallMs: () => inMonthAfter };
+  const log = pino({ level: 'silent' });
+  await using keeper = new BudgetKeeper({ db, clock, intervalMs: HOUR_MS, onEvent: () => undefined, log });
+  keeper.start();
+  const ofNext = () =>
+    db
+      .selectFrom('budget_alerts')
+      .select(['scope', 'percent'])
+      .where('organization_id', '=', customer.id)
+      .where('month', '=', next.name)
+      .execute();
+  await waitFor('the alert', async () => (await ofNext()).length > 0);
+  assert.deepEqual(await ofNext(), [{ scope: customer.person.teamId, percent: 50 }]);
 });
 
 test('bad input is refused by its field, and changes nothing', async () => {

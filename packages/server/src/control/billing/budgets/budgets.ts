@@ -17,8 +17,8 @@ export interface BudgetsParts {
   db: Database;
   clock: Clock;
   audit: OrganizationAudit;
-  /** Called when a budget was changed: it may be reached already. */
-  onChange: () => void;
+  /** Called when a budget of the organization was changed: it may be reached already. */
+  onChange: (organizationId: string) => void;
 }
 
 /** The caller who changes a budget, and the organization that has it. */
@@ -66,7 +66,7 @@ export class Budgets {
       await store.put(row, month.name);
       return { result: undefined, notes: [{ event: 'budget.set', data: { scope, ...request } }] };
     });
-    this.#parts.onChange();
+    this.#parts.onChange(organizationId);
     const stored = (await this.list({ organizationId, onlyTeamId: teamId })).find(
       (one) => one.scope === scope,
     );

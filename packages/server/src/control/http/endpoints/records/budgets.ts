@@ -6,7 +6,7 @@ import type { HttpParts } from '../../parts.ts';
 import { actorOf } from '../../requests/actor-of.ts';
 import { BudgetParams } from '../../requests/params.ts';
 
-type Parts = Pick<HttpParts, 'budgets'>;
+type Parts = Pick<HttpParts, 'budgets' | 'openRequests'>;
 
 export function addBudgetRoutes(app: App, parts: Parts): void {
   addListBudgets(app, parts);
@@ -14,7 +14,7 @@ export function addBudgetRoutes(app: App, parts: Parts): void {
   addDeleteBudget(app, parts);
 }
 
-function addListBudgets(app: App, { budgets }: Parts): void {
+function addListBudgets(app: App, { budgets, openRequests }: Parts): void {
   app.route({
     method: 'GET',
     url: '/v1/budgets',
@@ -25,11 +25,11 @@ function addListBudgets(app: App, { budgets }: Parts): void {
       description: 'A key that is limited to its team gets the budget of the team.',
       response: answers(200, z.array(BudgetRecord), [401, 429, 503]),
     },
-    handler: ({ reach }) => budgets.list(reach),
+    handler: ({ organizationId, reach }) => openRequests.limit(organizationId, () => budgets.list(reach)),
   });
 }
 
-function addPutBudget(app: App, { budgets }: Parts): void {
+function addPutBudget(app: App, { budgets, openRequests }: Parts): void {
   app.route({
     method: 'PUT',
     url: '/v1/budgets/:scope',
@@ -39,14 +39,15 @@ function addPutBudget(app: App, { budgets }: Parts): void {
       summary: 'Set the budget of the organization or of a team',
       description:
         'When the cost of a month reaches one of `alert_percents`, there is one event `budget.reached`, which webhooks deliver. ' +
-        'Nothing is stopped. `scope` is `organization` or the id of a team. With another amount the alerts of the current month begin anew.',
+        'Nothing is stopped. `scope` is `organization` or the id of a team. After a deletion, and with another amount, the alerts of the current month begin anew.',
       params: BudgetParams,
       body: PutBudgetRequest,
       response: answers(200, BudgetRecord, [400, 401, 404, 429, 503]),
     },
     handler: (request) => {
       const { organizationId, params, body } = request;
-      return budgets.put({ organizationId, by: actorOf(request) }, params.scope, body);
+      const change = { organizationId, by: actorOf(request) };
+      return openRequests.limit(organizationId, () => budgets.put(change, params.scope, body));
     },
   });
 }
