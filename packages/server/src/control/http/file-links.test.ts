@@ -96,9 +96,14 @@ test('a link is no credential for the API, and an API key no link', async () => 
   assert.equal((await harness.fetch('GET', '/files/none', { apiKey: key })).status, 401);
 });
 
+/** Changes a character of the signature. The last one has bits that do not count. */
+function forge(url: string): string {
+  return `${url.slice(0, -2)}${url.at(-2) === 'A' ? 'B' : 'A'}${url.at(-1)}`;
+}
+
 test('an expired or changed link is 401', async () => {
   const url = await createLink({ path: '/a', method: 'download', expires_in: 1 });
-  const changed = await fetchLink(`${url.slice(0, -2)}AA`);
+  const changed = await fetchLink(forge(url));
   assert.equal(changed.status, 401);
   const deadline = Date.now() + 10_000;
   let status = 0;
@@ -120,7 +125,7 @@ test('only links that are not signed count as wrong keys of their address', { ti
   const [expired, valid] = [await link(1), await link(60)];
   await waitFor('the end of the link', async () => (await fetchLink(expired)).status === 401);
   for (let round = 0; round < 5; round += 1) assert.equal((await fetchLink(expired)).status, 401);
-  const forged = `${valid.slice(0, -2)}AA`;
+  const forged = forge(valid);
   for (const status of [401, 401, 401, 429]) assert.equal((await fetchLink(forged)).status, status);
   assert.equal((await fetchLink(valid)).status, 200);
 });
