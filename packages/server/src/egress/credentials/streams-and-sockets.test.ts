@@ -4,15 +4,12 @@ import { once } from 'node:events';
 import { request as sendRequest, type IncomingMessage } from 'node:http';
 import type { Server } from 'node:https';
 import { test } from 'node:test';
-import { setImmediate } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { WebSocket, WebSocketServer } from 'ws';
+import { measureMemory } from '../../lib/testing/measure-memory.ts';
 import { CANARY, grantOf, ProxyFixture, waitFor } from './testing/proxy-fixture.ts';
 
 const OPENAI = 'api.openai.com';
 const MIB = 1 << 20;
-const LOOKS = 5;
 
 /** Sends a large body in small pieces. */
 async function sendLarge(
@@ -22,32 +19,17 @@ async function sendLarge(
   const request = sendRequest(fixture.url('openai/files'), { method: 'POST', agent: false });
   const hash = createHash('sha256');
   const chunk = randomBytes(MIB);
-  const before = await measureBytes();
+  const before = await measureMemory();
   let peak = 0;
   for (let index = 0; index < sizeMiB; index += 1) {
     hash.update(chunk);
     if (!request.write(chunk)) await once(request, 'drain');
-    if (index % 8 === 0) peak = Math.max(peak, (await measureBytes()) - before);
+    if (index % 8 === 0) peak = Math.max(peak, (await measureMemory()) - before);
   }
   request.end();
   const [response] = (await once(request, 'response')) as [IncomingMessage];
   const body = (await response.toArray()).join('');
   return { body, sum: hash.digest('hex'), peak };
-}
-
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
-
-/** Returns the least of several measurements, because garbage is freed in the background after its collection. */
-async function measureBytes(): Promise<number> {
-  let least = Infinity;
-  for (let look = 0; look < LOOKS; look += 1) {
-    collectGarbage();
-    await setImmediate();
-    const { arrayBuffers, heapUsed } = process.memoryUsage();
-    least = Math.min(least, arrayBuffers + heapUsed);
-  }
-  return least;
 }
 
 test('an upload of 64 MiB is forwarded without buffering it', async () => {
