@@ -1,7 +1,6 @@
 /** The logins of each organization at image registries. A change applies from the next create or build on. */
 import {
   AppError,
-  type AuditActor,
   isBuiltinImage,
   parseRegistryName,
   type ImageReference,
@@ -10,7 +9,7 @@ import {
 } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { Secret } from '../../lib/secret.ts';
-import type { Changed, OrganizationAudit } from '../audit/organization/organization-audit.ts';
+import type { Change, Changed, OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import type { Database } from '../db/database.ts';
 import type { SecretBox, SecretContext } from '../secrets/secret-box.ts';
 import type { RegistryRow, RegistryStore } from './registry-store.ts';
@@ -29,12 +28,6 @@ export interface RegistriesParts {
   store: RegistryStore;
   secrets: SecretBox;
   log: Logger;
-}
-
-/** The caller who changes a login, and the organization that has it. */
-interface Change {
-  organizationId: string;
-  by: AuditActor;
 }
 
 export class Registries {

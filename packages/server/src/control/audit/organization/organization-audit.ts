@@ -20,9 +20,13 @@ import type { AuditSecret, AuditSecretInfo } from '../audit-secrets.ts';
 /** Limits of what a reader holds in memory. */
 const MAX_PAGE_ENTRIES = 500;
 
-export interface OrganizationChange {
+/** The caller who makes a change, and the organization that has it. */
+export interface Change {
   organizationId: string;
   by: AuditActor;
+}
+
+export interface OrganizationChange extends Change {
   notes: readonly OrganizationNote[];
 }
 
@@ -49,7 +53,7 @@ export class OrganizationAudit {
   /** Makes a change and adds its entries: all or nothing. */
   commit<T>(
     db: Database,
-    { organizationId, by }: Omit<OrganizationChange, 'notes'>,
+    { organizationId, by }: Change,
     change: (transaction: Database) => Promise<Changed<T>>,
   ): Promise<T> {
     return db.transaction().execute(async (transaction) => {

@@ -2,15 +2,15 @@
  * Compares budgets with the costs of the month: all of them every few seconds, and those of one organization after a change.
  * Each percentage that is reached becomes one event in the month: the row of the alert and the event are one transaction.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { HostMoment } from '../../../lib/host-clock.ts';
+import { WakeSignal } from '../../../lib/waiting/wake-signal.ts';
 import type { Database } from '../../db/database.ts';
 import { insertEvent } from '../../events/insert-event.ts';
 import { momentOf, type Clock } from '../../time/clock.ts';
-import type { Month } from '../statement/month.ts';
+import { monthAt, type Month } from '../consumption/month.ts';
 import { BudgetStore, type BudgetOfMonth } from './budget-store.ts';
-import { monthAt, readMonthCosts } from './month-costs.ts';
+import { readMonthCosts } from './month-costs.ts';
 
 /** For this long after a month its budgets are still compared: its last costs, and those of an outage of the service. */
 const LATE_MS = 24 * 3_600_000;
@@ -36,8 +36,8 @@ export class BudgetKeeper implements AsyncDisposable {
   readonly #store: BudgetStore;
   readonly #stop = new AbortController();
   /** Organizations whose budgets were changed. */
-  #changed = new Set<string>();
-  #pause = new AbortController();
+  readonly #changed = new Set<string>();
+  readonly #news = new WakeSignal();
   #loop: Promise<void> = Promise.resolve();
 
   constructor(parts: BudgetKeeperParts) {
@@ -52,7 +52,7 @@ export class BudgetKeeper implements AsyncDisposable {
   /** Compares the budgets of an organization soon. */
   wake(organizationId: string): void {
     this.#changed.add(organizationId);
-    this.#pause.abort();
+    this.#news.wake();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -64,7 +64,7 @@ export class BudgetKeeper implements AsyncDisposable {
     const { signal } = this.#stop;
     let dueAt = 0;
     while (!signal.aborted) {
-      this.#pause = new AbortController();
+      this.#news.reset();
       const beganAt = performance.now();
       const isDue = beganAt >= dueAt;
       const changed = [...this.#changed];
@@ -74,8 +74,7 @@ export class BudgetKeeper implements AsyncDisposable {
       );
       const endedAt = performance.now();
       if (isDue) dueAt = endedAt + Math.max(this.#parts.intervalMs, PAUSE_FACTOR * (endedAt - beganAt));
-      const either = AbortSignal.any([signal, this.#pause.signal]);
-      await delay(Math.max(0, dueAt - endedAt), undefined, { signal: either }).catch(() => undefined);
+      await this.#news.pause(Math.max(0, dueAt - endedAt), signal);
     }
   }
 

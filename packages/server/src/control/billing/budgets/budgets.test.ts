@@ -2,13 +2,14 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { BudgetRecord, EventRecord } from '@coppice/contract';
+import { readOrganizationLog } from '../../testing/organization-log.ts';
 import { AccountClient } from '../../testing/requests/account-client.ts';
 import { listEvents } from '../../testing/requests/events-client.ts';
-import { INVITATION, prepareHarness, waitFor, type ControlHarness } from '../../testing/control-harness.ts';
+import { INVITATION, startHarness, waitFor, type ControlHarness } from '../../testing/control-harness.ts';
 import { pino } from 'pino';
 import { SYSTEM_CLOCK } from '../../time/clock.ts';
+import { monthAt } from '../consumption/month.ts';
 import { BudgetKeeper } from './budget-keeper.ts';
-import { monthAt } from './month-costs.ts';
 
 /** An hour of 1 vCPU and 1 GiB. */
 const CENTS_PER_HOUR = 4;
@@ -17,10 +18,7 @@ const HOUR_MS = 3_600_000;
 let harness: ControlHarness;
 let owner: AccountClient;
 before(async () => {
-  harness = await prepareHarness({ accountIntervalMs: 20 });
-  await harness.runner.start();
-  await harness.startControl();
-  await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
+  harness = await startHarness({ accountIntervalMs: 20 });
   owner = await AccountClient.signUp(harness, { invitation: INVITATION });
 });
 after(() => harness[Symbol.asyncDispose]());
@@ -263,11 +261,7 @@ test('changes are in the log of the organization', async () => {
   const customer = await Customer.add('audited');
   await customer.set('organization', 700, [100]);
   await harness.call('DELETE', '/v1/budgets/organization', { apiKey: customer.key });
-  const { text } = await readText(`/v1/organization/audit`, customer.key);
-  const entries = text
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as { event: string; data: unknown });
+  const entries = await readOrganizationLog(harness, { apiKey: customer.key });
   assert.deepEqual(
     entries.flatMap(({ event, data }) => (event.startsWith('budget.') ? [[event, data]] : [])),
     [
@@ -276,9 +270,3 @@ test('changes are in the log of the organization', async () => {
     ],
   );
 });
-
-async function readText(path: string, apiKey: string): Promise<{ text: string }> {
-  const response = await harness.fetch('GET', path, { apiKey });
-  assert.equal(response.status, 200);
-  return { text: await response.text() };
-}

@@ -1,17 +1,12 @@
 /** The budgets of each organization and its teams, as callers see and change them. BudgetKeeper watches them. */
-import {
-  AppError,
-  ORGANIZATION_BUDGET,
-  type AuditActor,
-  type BudgetRecord,
-  type PutBudgetRequest,
-} from '@coppice/contract';
+import { AppError, ORGANIZATION_BUDGET, type BudgetRecord, type PutBudgetRequest } from '@coppice/contract';
 import type { Reach } from '../../accounts/organizations/reach.ts';
-import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
+import type { Change, OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { Database } from '../../db/database.ts';
 import { momentOf, type Clock } from '../../time/clock.ts';
+import { monthAt } from '../consumption/month.ts';
 import { BudgetStore, type BudgetOfMonth } from './budget-store.ts';
-import { monthAt, readMonthCosts } from './month-costs.ts';
+import { readMonthCosts } from './month-costs.ts';
 
 export interface BudgetsParts {
   db: Database;
@@ -19,12 +14,6 @@ export interface BudgetsParts {
   audit: OrganizationAudit;
   /** Called when a budget of the organization was changed: it may be reached already. */
   onChange: (organizationId: string) => void;
-}
-
-/** The caller who changes a budget, and the organization that has it. */
-interface Change {
-  organizationId: string;
-  by: AuditActor;
 }
 
 export class Budgets {

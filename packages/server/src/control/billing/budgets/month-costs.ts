@@ -2,7 +2,7 @@
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
-import { toMonth, type Month } from '../statement/month.ts';
+import type { Month } from '../consumption/month.ts';
 import { buildStatement } from '../statement/statement.ts';
 import { readMonth } from '../statement/statement-store.ts';
 
@@ -16,9 +16,4 @@ export async function readMonthCosts(
   const { cost_cents, teams } = buildStatement(month, page, now);
   const ofTeam = new Map(teams.map((team) => [team.team_id, team.cost_cents]));
   return (teamId) => (teamId === null ? cost_cents : (ofTeam.get(teamId) ?? 0));
-}
-
-/** Returns the month, in UTC, of a time in Unix milliseconds. */
-export function monthAt(wallMs: number): Month {
-  return toMonth(new Date(wallMs).toISOString().slice(0, 7));
 }
