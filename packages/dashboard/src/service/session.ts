@@ -38,6 +38,11 @@ export const isOperator = computed(() => account.value?.is_operator === true);
 export const isOwner = computed(() => place.value?.organization.role === 'owner');
 /** Path of the organization below `/account`. */
 export const organizationPath = computed(() => `/organizations/${place.value?.organization.id ?? ''}`);
+
+/** Returns the name of a team of the organization; its id if the person does not see it. */
+export function teamNameOf(id: string): string {
+  return place.value?.organization.teams.find((team) => team.id === id)?.name ?? id;
+}
 /** Path of the team below `/account`. */
 export const teamPath = computed(() => `${organizationPath.value}/teams/${place.value?.team?.id ?? ''}`);
 

@@ -21,6 +21,7 @@ import { sumCosts } from '../usage/sum-costs.ts';
 import { describeReason } from './end-reason.ts';
 import { parseLabelFilter } from './label-filter.ts';
 import { useHistory, type HistoryFilter, type HistoryList } from './use-history.ts';
+import { SearchField } from '../../ui/SearchField.tsx';
 import { Segments, toOptions } from '../../ui/Segments.tsx';
 
 const COLUMNS: readonly Column<HistoryEntry>[] = [
@@ -91,13 +92,12 @@ export function History() {
       actions={<HistoryCode labels={labels ?? {}} />}
     >
       <div class="filters">
-        <input
-          type="search"
-          aria-label="Filter by labels"
-          aria-invalid={labels === undefined}
+        <SearchField
+          label="Filter by labels"
           placeholder="Filter by labels, for example job=nightly"
+          isInvalid={labels === undefined}
           value={labelText.value}
-          onInput={(event) => (labelText.value = event.currentTarget.value)}
+          onValue={(value) => (labelText.value = value)}
         />
         <Segments
           label="State"

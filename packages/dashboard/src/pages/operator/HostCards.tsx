@@ -1,6 +1,7 @@
 import type { HostRecord } from '../../../../contract/src/accounts/operator.ts';
 import { Badge } from '../../ui/Badge.tsx';
 import { formatBytes, formatMiB, formatNumber } from '../../ui/format.ts';
+import { Meter } from '../../ui/Meter.tsx';
 import { Card, Facts } from '../../ui/Page.tsx';
 
 type Runner = NonNullable<HostRecord['runner']>;
@@ -102,24 +103,21 @@ interface GaugeProps {
 }
 
 function Gauge({ label, value, max, show }: GaugeProps) {
-  const share = max > 0 ? Math.max(0, Math.min(1, value / max)) : 0;
+  const share = max > 0 ? value / max : 0;
   return (
     <div class="gauge">
       <span class="soft">{label}</span>
       <span class="gauge-value">
         <b>{show(value)}</b> <span class="soft">of {show(max)}</span>
       </span>
-      <span
-        class={`gauge-track${share >= HIGH_SHARE ? ' high' : ''}`}
-        role="meter"
-        aria-label={label}
-        aria-valuemin={0}
-        aria-valuemax={max}
-        aria-valuenow={value}
-        aria-valuetext={`${show(value)} of ${show(max)}`}
-      >
-        <span style={{ width: `${share * 100}%` }} />
-      </span>
+      <Meter
+        label={label}
+        value={value}
+        max={max}
+        text={`${show(value)} of ${show(max)}`}
+        share={share}
+        tone={share >= HIGH_SHARE ? 'warn' : undefined}
+      />
     </div>
   );
 }

@@ -7,6 +7,7 @@ import { formatCents, formatDay, formatNumber } from '../../ui/format.ts';
 import { GuestText } from '../../ui/GuestText.tsx';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
+import { SearchField } from '../../ui/SearchField.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import { showHidden } from '../../ui/visible-text.ts';
 import { GrantDialog } from './GrantDialog.tsx';
@@ -54,12 +55,11 @@ function Listed({ organizations: all, onOpen }: ListedProps) {
           {formatNumber(all.length)}
         </span>
         <span class="gap" />
-        <input
-          type="search"
-          aria-label="Search organizations"
+        <SearchField
+          label="Search organizations"
           placeholder="Search by name or id"
           value={search.value}
-          onInput={(event) => (search.value = event.currentTarget.value)}
+          onValue={(value) => (search.value = value)}
         />
       </div>
       {shown.length === 0 ? (

@@ -27,7 +27,7 @@ test('the size of snapshots is edited in GiB, and stays exact to the byte', () =
   assert.deepEqual(toChange(fields, NONE), { snapshot_bytes: 1_610_612_736 });
 });
 
-test('what is no limit is explained with the name of its field', () => {
+test('a text that cannot be a limit is explained with the name of its field', () => {
   assert.deepEqual(findFaults({ ...toFields(NONE), disks: ' 3 ', snapshot_bytes: '0.5' }), {});
   for (const text of ['1x', '-1', '1.5', '0x10', '1 000', 'Infinity', '١'])
     assert.deepEqual(findFaults({ ...toFields(NONE), vcpus: text }), {

@@ -19,6 +19,7 @@ import { useFollowedLog } from '../audit/use-log.ts';
 import { VerifyDialog } from '../audit/VerifyDialog.tsx';
 import { fetchTeamSecret, verifySandboxLog } from '../audit/verify-log.ts';
 import type { TabProps } from './tab-props.ts';
+import { SearchField } from '../../ui/SearchField.tsx';
 import { Segments, toOptions } from '../../ui/Segments.tsx';
 
 /** The log of a sandbox, which grows while the sandbox lives. */
@@ -43,12 +44,11 @@ export function AuditTab({ sandbox, record }: TabProps) {
   return (
     <div class="stack">
       <div class="filters">
-        <input
-          type="search"
-          aria-label="Search entries"
+        <SearchField
+          label="Search entries"
           placeholder="Search commands, paths, names"
           value={search.value}
-          onInput={(event) => (search.value = event.currentTarget.value)}
+          onValue={(value) => (search.value = value)}
         />
         <span class="soft" role="status">
           {shown.length === lines.length

@@ -12,6 +12,7 @@ import { Page } from '../../ui/Page.tsx';
 import { Empty, Failure, Skeleton } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { filterSandboxes, STATE_FILTERS, type StateFilter } from './filter-sandboxes.ts';
+import { SearchField } from '../../ui/SearchField.tsx';
 import { Segments, toOptions } from '../../ui/Segments.tsx';
 
 const COLUMNS: readonly Column<SandboxInfo>[] = [
@@ -120,12 +121,11 @@ function Listed({ sandboxes: all }: { sandboxes: readonly SandboxInfo[] }) {
   return (
     <>
       <div class="filters">
-        <input
-          type="search"
-          aria-label="Search sandboxes"
+        <SearchField
+          label="Search sandboxes"
           placeholder="Search by name, id, image or label"
           value={search.value}
-          onInput={(event) => (search.value = event.currentTarget.value)}
+          onValue={(value) => (search.value = value)}
         />
         <Segments
           label="State"

@@ -12,6 +12,7 @@ import { GuestText } from '../../ui/GuestText.tsx';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { SearchField } from '../../ui/SearchField.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import { Ago } from '../../ui/Time.tsx';
 import { filterSnapshots } from './filter-snapshots.ts';
@@ -106,12 +107,11 @@ function Listed({ snapshots, onAction }: ListedProps) {
   return (
     <>
       <div class="filters">
-        <input
-          type="search"
-          aria-label="Search snapshots"
+        <SearchField
+          label="Search snapshots"
           placeholder="Search by name, id, sandbox or image"
           value={search.value}
-          onInput={(event) => (search.value = event.currentTarget.value)}
+          onValue={(value) => (search.value = value)}
         />
         <span class="soft" role="status" title="Data that snapshots share counts for each of them.">
           {formatNumber(shown.length)} {shown.length === 1 ? 'snapshot' : 'snapshots'}, {formatBytes(bytes)}

@@ -2,7 +2,7 @@ import { useSignal } from '@preact/signals';
 import type { Budget, Coppice } from '../../../../sdk/src/index.ts';
 import { requireClient } from '../../service/require-client.ts';
 import { useResource } from '../../service/resource.ts';
-import { isOwner, place } from '../../service/session.ts';
+import { isOwner, place, teamNameOf } from '../../service/session.ts';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { Badge } from '../../ui/Badge.tsx';
 import { Button } from '../../ui/Button.tsx';
@@ -11,6 +11,7 @@ import { SelectField, TextField } from '../../ui/Field.tsx';
 import { formatCents } from '../../ui/format.ts';
 import { Icon } from '../../ui/Icon.tsx';
 import { Menu } from '../../ui/Menu.tsx';
+import { Meter } from '../../ui/Meter.tsx';
 import { Card } from '../../ui/Page.tsx';
 import { Loaded } from '../../ui/states.tsx';
 import { showHidden } from '../../ui/visible-text.ts';
@@ -118,17 +119,14 @@ function BudgetLine({
           ]}
         />
       )}
-      <span
-        class={`share-track${share >= 1 ? ' over' : reachedPercents.length > 0 ? ' low' : ''}`}
-        role="meter"
-        aria-label={`Budget of ${name}`}
-        aria-valuemin={0}
-        aria-valuemax={100}
-        aria-valuenow={Math.min(100, toPercent(share))}
-        aria-valuetext={`${toPercent(share)} %`}
-      >
-        <span style={{ width: `${Math.min(1, share) * 100}%` }} />
-      </span>
+      <Meter
+        label={`Budget of ${name}`}
+        value={Math.min(100, toPercent(share))}
+        max={100}
+        text={`${toPercent(share)} %`}
+        share={share}
+        tone={share >= 1 ? 'bad' : reachedPercents.length > 0 ? 'warn' : undefined}
+      />
       <span class="budget-foot hint">
         <span>
           {toPercent(share)} % of {formatMonth(budget.month)}.{' '}
@@ -175,7 +173,9 @@ function SetBudget({ before, onClose, onDone }: DialogProps & { before: Budget |
           label="Budget of"
           hint="A budget that exists is replaced."
           value={scope.value}
-          options={[ORGANIZATION, ...teams().map(({ id }) => id)].map((id) => [id, nameOf(id)] as const)}
+          options={[ORGANIZATION, ...(place.value?.organization.teams ?? []).map(({ id }) => id)].map(
+            (id) => [id, nameOf(id)] as const,
+          )}
           onValue={(value) => (scope.value = value)}
         />
       )}
@@ -216,8 +216,6 @@ function DeleteBudget({ budget: { scope }, onClose, onDone }: DialogProps & { bu
   );
 }
 
-const teams = () => place.value?.organization.teams ?? [];
-
 /** A part that is not reached must not look as if it were. */
 function toPercent(share: number): number {
   return Math.floor(share * 100);
@@ -226,5 +224,5 @@ function toPercent(share: number): number {
 /** Names are those of callers. */
 function nameOf(scope: string): string {
   if (scope === ORGANIZATION) return showHidden(place.value?.organization.name ?? 'the organization');
-  return `team ${showHidden(teams().find(({ id }) => id === scope)?.name ?? scope)}`;
+  return `team ${showHidden(teamNameOf(scope))}`;
 }

@@ -97,7 +97,7 @@ export function ShareBar({
       </span>
       {note !== undefined && <span class="hint">{note}</span>}
       <span class="share-value">{value}</span>
-      <span class="share-track" aria-hidden="true">
+      <span class="meter-track" aria-hidden="true">
         <span style={{ width: `${Math.max(share * 100, share > 0 ? 0.5 : 0)}%` }} />
       </span>
     </li>

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { costCents } from '../../../../contract/src/billing/cost.ts';
 import type { Statement } from '../../../../sdk/src/index.ts';
-import { place } from '../../service/session.ts';
+import { teamNameOf } from '../../service/session.ts';
 import { Badge } from '../../ui/Badge.tsx';
 import { Button } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
@@ -89,10 +89,6 @@ function Teams({ teams }: Pick<Statement, 'teams'>) {
         ])}
     />
   );
-}
-
-function teamNameOf(id: string): string {
-  return place.value?.organization.teams.find((team) => team.id === id)?.name ?? id;
 }
 
 function Days({ statement, lines }: { statement: Statement; lines: CostLine[] }) {

@@ -6,6 +6,7 @@ import '../../styles/usage.css';
 import { Button, IconButton } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
 import { formatCents, formatMoment, formatNumber } from '../../ui/format.ts';
+import { Meter } from '../../ui/Meter.tsx';
 import { Card, Facts, Page } from '../../ui/Page.tsx';
 import { Empty, Loaded } from '../../ui/states.tsx';
 import { Budgets } from './Budgets.tsx';
@@ -128,18 +129,16 @@ function TotalsCard({ usage }: { usage: UsageInfo }) {
 
 function CreditBar({ left, granted }: { left: number; granted: number }) {
   const share = granted > 0 ? Math.max(0, Math.min(1, left / granted)) : 0;
+  const percent = Math.round(share * 100);
   return (
-    <span
-      class={`share-track${share < LOW_SHARE ? ' low' : ''}`}
-      role="meter"
-      aria-label="Credit left"
-      aria-valuemin={0}
-      aria-valuemax={100}
-      aria-valuenow={Math.round(share * 100)}
-      aria-valuetext={`${Math.round(share * 100)} %`}
-    >
-      <span style={{ width: `${share * 100}%` }} />
-    </span>
+    <Meter
+      label="Credit left"
+      value={percent}
+      max={100}
+      text={`${percent} %`}
+      share={share}
+      tone={share < LOW_SHARE ? 'warn' : undefined}
+    />
   );
 }
 

@@ -21,6 +21,7 @@ import { DropZone, UploadButton, UploadCode, useUploader } from './UploadControl
 import { UploadProgress } from './UploadProgress.tsx';
 import { batches } from './uploads.ts';
 import { useDirectory, useWatch, type Directory } from './use-directory.ts';
+import { SearchField } from '../../../ui/SearchField.tsx';
 import { Segments, toOptions } from '../../../ui/Segments.tsx';
 
 type OpenDialog =
@@ -278,12 +279,11 @@ function Filters({
           <Icon name="arrowLeft" />
         </a>
       )}
-      <input
-        type="search"
-        aria-label="Search in this folder"
+      <SearchField
+        label="Search in this folder"
         placeholder="Search in this folder"
         value={search.value}
-        onInput={(event) => (search.value = event.currentTarget.value)}
+        onValue={(value) => (search.value = value)}
       />
       <Segments
         label="Order"

@@ -20,7 +20,7 @@ export type SessionState = { kind: 'connecting' } | { kind: 'open' } | { kind: '
 
 const SCROLLBACK_LINES = 5000;
 const MAX_SIDE = 1000;
-/** Of what is typed before a shell is there. */
+/** Limit of the input that is kept until the shell runs. */
 const MAX_EARLY_LENGTH = 64 * 1024;
 /** Undoes what a program may have set and not reset: mouse reports, bracketed paste, margins, colours. Hides the cursor. */
 const CALM = '\u001B[?1000;1002;1003;1004;1006;2004l\u001B[!p\u001B[0m\u001B[?25l';
