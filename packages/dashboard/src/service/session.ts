@@ -38,13 +38,13 @@ export const isOperator = computed(() => account.value?.is_operator === true);
 export const isOwner = computed(() => place.value?.organization.role === 'owner');
 /** Path of the organization below `/account`. */
 export const organizationPath = computed(() => `/organizations/${place.value?.organization.id ?? ''}`);
+/** Path of the team below `/account`. */
+export const teamPath = computed(() => `${organizationPath.value}/teams/${place.value?.team?.id ?? ''}`);
 
 /** Returns the name of a team of the organization; its id if the person does not see it. */
 export function teamNameOf(id: string): string {
   return place.value?.organization.teams.find((team) => team.id === id)?.name ?? id;
 }
-/** Path of the team below `/account`. */
-export const teamPath = computed(() => `${organizationPath.value}/teams/${place.value?.team?.id ?? ''}`);
 
 /** Reads who is signed in. Resolves when `sessionState` is known. */
 export async function loadSession(): Promise<void> {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { isBegun, parseCents } from './credit-amount.ts';
+import { isBegun, parseCents } from './dollars.ts';
 
 test('amounts in USD are whole cents', () => {
   assert.deepEqual(

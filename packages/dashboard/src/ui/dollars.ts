@@ -1,4 +1,4 @@
-/** An amount of credit as a person writes it. */
+/** Amounts of money in USD as people write them. */
 const DOLLARS = /^\d+(?:\.\d{1,2})?$/u;
 
 /** Returns the whole cents of a text in USD, or undefined if it is no amount above 0. */
@@ -12,4 +12,9 @@ export function parseCents(text: string): number | undefined {
 /** Returns whether the text can be the beginning of an amount: nothing, zeros, or a dot that a digit follows. */
 export function isBegun(text: string): boolean {
   return /^(?:0*|0+\.0{0,2}|\d+\.)$/u.test(text.trim());
+}
+
+/** Formats cents for the field: `250`, `99.50`. */
+export function writeDollars(cents: number): string {
+  return cents % 100 === 0 ? String(cents / 100) : (cents / 100).toFixed(2);
 }

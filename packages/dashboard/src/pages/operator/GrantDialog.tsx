@@ -2,12 +2,12 @@ import { useSignal } from '@preact/signals';
 import type { OperatedOrganization } from '../../../../contract/src/accounts/operator.ts';
 import { callAccount } from '../../service/account-calls.ts';
 import { ActionDialog } from '../../ui/ActionDialog.tsx';
+import { isBegun, parseCents } from '../../ui/dollars.ts';
 import { TextField } from '../../ui/Field.tsx';
 import { formatCents } from '../../ui/format.ts';
 import { Facts } from '../../ui/Page.tsx';
 import { Segments } from '../../ui/Segments.tsx';
 import { showHidden } from '../../ui/visible-text.ts';
-import { isBegun, parseCents } from './credit-amount.ts';
 
 interface GrantDialogProps {
   organization: OperatedOrganization;

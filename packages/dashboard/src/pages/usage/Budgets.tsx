@@ -7,6 +7,7 @@ import { ActionDialog } from '../../ui/ActionDialog.tsx';
 import { Badge } from '../../ui/Badge.tsx';
 import { Button } from '../../ui/Button.tsx';
 import { CopyAsCode } from '../../ui/CopyAsCode.tsx';
+import { writeDollars } from '../../ui/dollars.ts';
 import { SelectField, TextField } from '../../ui/Field.tsx';
 import { formatCents } from '../../ui/format.ts';
 import { Icon } from '../../ui/Icon.tsx';
@@ -16,7 +17,7 @@ import { Card } from '../../ui/Page.tsx';
 import { Loaded } from '../../ui/states.tsx';
 import { showHidden } from '../../ui/visible-text.ts';
 import { deleteBudgetCall, LIST_BUDGETS, setBudgetCall } from './budget-calls.ts';
-import { readBudget, writeDollars } from './budget-form.ts';
+import { readBudget } from './budget-form.ts';
 import { formatMonth } from './utc-day.ts';
 
 const ORGANIZATION = 'organization';

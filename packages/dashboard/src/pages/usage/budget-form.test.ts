@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readBudget, writeDollars } from './budget-form.ts';
+import { writeDollars } from '../../ui/dollars.ts';
+import { readBudget } from './budget-form.ts';
 
 test('amounts and percentages are read as people write them', () => {
   const read = (dollars: string, percents = '100') => readBudget({ dollars, percents }).options;

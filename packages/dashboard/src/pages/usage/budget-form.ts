@@ -1,7 +1,7 @@
 /** Reads the fields of a budget as people type them. */
 import type { BudgetOptions } from '../../../../sdk/src/index.ts';
+import { parseCents } from '../../ui/dollars.ts';
 
-const DOLLARS = /^\d{1,10}(?:[.,]\d{1,2})?$/u;
 const MAX_CENTS = 100_000_000_000;
 const MAX_PERCENT = 1000;
 const MAX_PERCENTS = 10;
@@ -35,14 +35,9 @@ export function readBudget({ dollars, percents }: BudgetText): BudgetInput {
   return { options: isComplete ? { monthCents, alertPercents } : undefined, faults };
 }
 
-/** Formats cents for the field: `250`, `99.50`. */
-export function writeDollars(cents: number): string {
-  return cents % 100 === 0 ? String(cents / 100) : (cents / 100).toFixed(2);
-}
-
 function readDollars(text: string): number | undefined {
-  const cents = Math.round(Number(text.replace(',', '.')) * 100);
-  return DOLLARS.test(text) && cents > 0 && cents <= MAX_CENTS ? cents : undefined;
+  const cents = parseCents(text.replace(',', '.'));
+  return cents !== undefined && cents <= MAX_CENTS ? cents : undefined;
 }
 
 function readPercents(text: string): number[] | undefined {
