@@ -76,7 +76,7 @@ export const LAYERS = [
   { root: `${SERVER}/control/accounts`, layers: [['.'], ['bootstrap'], ['organizations'], ['sign-in']] },
   {
     root: `${SERVER}/control/billing`,
-    layers: [['.'], ['budgets'], ['credit', 'statement'], ['consumption', 'storage']],
+    layers: [['.'], ['budgets'], ['credit', 'statement'], ['consumption', 'storage'], ['months']],
   },
   { root: `${SERVER}/control/sandbox`, layers: [['.'], ['live'], ['commands'], ['record']] },
   {

@@ -5,7 +5,7 @@ import type { Database } from '../db/database.ts';
 import { momentOf, type Clock } from '../time/clock.ts';
 import type { Credit } from './credit/credit.ts';
 import { buildHistoryRecord, listHistory, type HistoryFilter } from './history-store.ts';
-import type { Month } from './consumption/month.ts';
+import type { Month } from './months/month.ts';
 import { buildStatement, CSV_HEAD, formatCsvDisk, formatCsvLine } from './statement/statement.ts';
 import { readMonth, readMonthLines } from './statement/statement-store.ts';
 import { readMonthOfDisks } from './storage/read-month.ts';

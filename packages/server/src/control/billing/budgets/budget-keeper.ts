@@ -8,7 +8,7 @@ import { WakeSignal } from '../../../lib/waiting/wake-signal.ts';
 import type { Database } from '../../db/database.ts';
 import { insertEvent } from '../../events/insert-event.ts';
 import { momentOf, type Clock } from '../../time/clock.ts';
-import { monthAt, type Month } from '../consumption/month.ts';
+import { monthAt, type Month } from '../months/month.ts';
 import { BudgetStore, type BudgetOfMonth } from './budget-store.ts';
 import { readMonthCosts } from './month-costs.ts';
 

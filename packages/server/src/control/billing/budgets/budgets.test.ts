@@ -8,7 +8,7 @@ import { listEvents } from '../../testing/requests/events-client.ts';
 import { INVITATION, startHarness, waitFor, type ControlHarness } from '../../testing/control-harness.ts';
 import { pino } from 'pino';
 import { SYSTEM_CLOCK } from '../../time/clock.ts';
-import { monthAt } from '../consumption/month.ts';
+import { monthAt } from '../months/month.ts';
 import { BudgetKeeper } from './budget-keeper.ts';
 
 /** An hour of 1 vCPU and 1 GiB. */

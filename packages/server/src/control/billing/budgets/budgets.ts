@@ -4,7 +4,7 @@ import type { Reach } from '../../accounts/organizations/reach.ts';
 import type { Change, OrganizationAudit } from '../../audit/organization/organization-audit.ts';
 import type { Database } from '../../db/database.ts';
 import { momentOf, type Clock } from '../../time/clock.ts';
-import { monthAt } from '../consumption/month.ts';
+import { monthAt } from '../months/month.ts';
 import { BudgetStore, type BudgetOfMonth } from './budget-store.ts';
 import { readMonthCosts } from './month-costs.ts';
 

@@ -2,7 +2,7 @@
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
-import type { Month } from '../consumption/month.ts';
+import type { Month } from '../months/month.ts';
 import { buildStatement } from '../statement/statement.ts';
 import { readMonth } from '../statement/statement-store.ts';
 

@@ -9,7 +9,7 @@ import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
 import { findAgeWhenSeenMs } from '../../time/lifetime.ts';
 import { readMonthOfDisks, type DiskSum } from '../storage/read-month.ts';
-import type { Month } from '../consumption/month.ts';
+import type { Month } from '../months/month.ts';
 import { BILLABLE_COLUMNS, findOpenStretch, type BillableRow } from '../consumption/stretch.ts';
 
 export interface MonthQuery {

@@ -11,7 +11,7 @@ import {
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import { addConsumption, consumptionOf, NOTHING_USED, showConsumption } from '../consumption/consumption.ts';
 import type { DiskSum } from '../storage/read-month.ts';
-import type { Month } from '../consumption/month.ts';
+import type { Month } from '../months/month.ts';
 import type { MonthLine, MonthPage, TeamSum } from './statement-store.ts';
 
 export const CSV_HEAD = 'sandbox_id,team_id,image,vcpus,mem_mib,billed_ms,cost_cents\r\n';

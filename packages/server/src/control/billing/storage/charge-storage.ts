@@ -8,7 +8,7 @@
  */
 import { sql } from 'kysely';
 import type { Database } from '../../db/database.ts';
-import { splitByMonth } from './split-by-month.ts';
+import { splitByMonth } from '../months/split-by-month.ts';
 
 /**
  * Bills a disk from the last time until `now`. Does nothing if it is not `ready`, or if the clock was set back. Call

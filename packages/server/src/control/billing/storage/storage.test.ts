@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test';
 import fc from 'fast-check';
 import { BYTE_MS_PER_COST_UNIT, DISK_GB_BYTES, type Statement } from '@coppice/contract';
 import { startHarness, waitFor, type ControlHarness } from '../../testing/control-harness.ts';
-import { splitByMonth } from './split-by-month.ts';
+import { splitByMonth } from '../months/split-by-month.ts';
 
 const HOUR_MS = 3_600_000;
 const MONTH_MS = 730 * HOUR_MS;

@@ -3,7 +3,7 @@ import { pipeline } from 'node:stream/promises';
 import { Statement, StatementParams, StatementQuery } from '@coppice/contract';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
-import { toMonth } from '../../../billing/consumption/month.ts';
+import { toMonth } from '../../../billing/months/month.ts';
 import { answers, contents } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import type { HttpParts } from '../../parts.ts';

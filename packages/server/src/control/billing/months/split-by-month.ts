@@ -1,5 +1,5 @@
 /** Splits a time at the borders of months in UTC. Pure. */
-import { monthAt } from '../consumption/month.ts';
+import { monthAt } from './month.ts';
 
 export interface MonthPart {
   /** For example 2026-11. */
