@@ -15,7 +15,7 @@ import {
   waitFor,
   type ControlHarness,
 } from './testing/control-harness.ts';
-import { forceState } from './testing/sandbox-row.ts';
+import { copySandbox, forceState } from './testing/sandbox-row.ts';
 import { AccountClient } from './testing/requests/account-client.ts';
 import { findFreePort } from './testing/free-port.ts';
 import type { FakeCommand } from './testing/fakes/fake-runner.ts';
@@ -249,6 +249,20 @@ test('ends of sandboxes while control was down are known after its start', async
     (await harness.call('POST', `/v1/runs/${alive}/exec`, { body: { command: 'x' } })).status,
     200,
   );
+});
+
+test('a VM of a sandbox that another process has created stays', async () => {
+  await using harness = await startHarness();
+  const { id } = await harness.create();
+  const vm = harness.runner.vms.get(id);
+  assert.ok(vm);
+  const theirs = `run${'e'.repeat(20)}`;
+  const orphan = `run${'f'.repeat(20)}`;
+  await using db = harness.openDatabase();
+  await copySandbox(db, id, { id: theirs });
+  for (const planted of [theirs, orphan]) harness.runner.vms.set(planted, { ...vm, id: planted });
+  await waitFor('the orphan to be removed', () => !harness.runner.vms.has(orphan));
+  assert.ok(harness.runner.vms.has(theirs));
 });
 
 test('a create whose control died ends as failed, costs nothing and leaves no VM', async () => {

@@ -121,7 +121,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const used = { ...images, family, credit, grants, audit, environments, disks: disks.sandboxDisks };
   const sandboxes = new Sandboxes({ ...common, ...used, drivers, region });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
-  const { snapshots, captures } = openSnapshots(base, { audit, drivers, environments, limitsOf });
+  const { snapshots, captures } = openSnapshots(base, { audit, store, environments, limitsOf });
   const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
   const built = await openBuilds(base, { images: builtImages, registries, sandboxes, commands }, stack);
@@ -213,18 +213,18 @@ async function openCommands(
 
 interface SnapshotsBase {
   audit: AuditLog;
-  drivers: LiveDrivers;
+  store: SandboxStore;
   environments: Environments;
   limitsOf: LimitsOf;
 }
 
 function openSnapshots(
   { db, runner, limits, clock, log }: SandboxesBase,
-  { audit, drivers, environments, limitsOf }: SnapshotsBase,
+  { audit, store: sandboxes, environments, limitsOf }: SnapshotsBase,
 ): { snapshots: Snapshots; captures: CaptureKeeper } {
   const saved = { store: new SnapshotStore(db), captures: runner.captures, audit, clock, log };
   const snapshots = new Snapshots({ ...saved, environments, limitsOf });
-  const captures = new CaptureKeeper({ ...saved, snapshots, drivers, graceMs: limits.captureGraceMs });
+  const captures = new CaptureKeeper({ ...saved, snapshots, sandboxes, graceMs: limits.captureGraceMs });
   return { snapshots, captures };
 }
 

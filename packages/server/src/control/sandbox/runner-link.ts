@@ -166,8 +166,10 @@ export class RunnerLink implements AsyncDisposable {
     for (const driver of drivers.list())
       if (driver.boot.isInterrupted) this.#repair(driver.row.id, () => driver.boot.resolveInterrupted());
     // A sandbox that has ended since then took its VM with it. If not, the next round finds the VM.
-    const orphans = [...vms].filter((id) => !live.has(id) && drivers.find(id) === undefined);
-    for (const id of orphans) this.#repair(id, () => this.#removeOrphan(id));
+    const strange = [...vms].filter((id) => !live.has(id) && drivers.find(id) === undefined);
+    // SQL decides, and not the memory of this process: a VM that it removed by mistake would be lost.
+    const alive = await store.filterAlive(strange);
+    for (const id of strange) if (!alive.has(id)) this.#repair(id, () => this.#removeOrphan(id));
     this.#repair('captures', () => captures.reconcile());
     void egressKeeper.tell((id) => drivers.find(id));
   }

@@ -17,6 +17,7 @@ import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
+import { rowVersionsMigration } from '../sandbox/record/row-versions-migration.ts';
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';
@@ -108,4 +109,5 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0024_image_builds': builtImagesMigration,
   '0025_session_keys': sessionKeysMigration,
   '0026_budgets': budgetsMigration,
+  '0027_row_versions': rowVersionsMigration,
 };

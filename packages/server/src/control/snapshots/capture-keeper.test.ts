@@ -5,7 +5,7 @@ import { AppError, type SandboxRecord } from '@coppice/contract';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import type { SandboxUpdate } from '../sandbox/record/sandbox-tables.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import { forceState } from '../testing/sandbox-row.ts';
+import { copySandbox, forceState } from '../testing/sandbox-row.ts';
 import { STRETCH_USAGE } from '../testing/fakes/fake-captures.ts';
 
 const post = (harness: ControlHarness, id: string, what: string) =>
@@ -181,6 +181,21 @@ test('captures that no record names are removed after a grace, and those of reco
   assert.ok(performance.now() - plantedAt >= 250, 'not before the grace');
   assert.deepEqual([...harness.runner.captures.saved.keys()].toSorted(), [captureId, snapshot].toSorted());
   assert.equal((await post(harness, id, 'resume')).status, 200);
+});
+
+test('a capture of a sandbox that another process has hibernated stays', async () => {
+  await using harness = await startHarness();
+  const { id, captureId } = await hibernate(harness);
+  const mine = harness.runner.captures.saved.get(captureId);
+  assert.ok(mine);
+  const theirs = { ...mine, id: `hib${'5'.repeat(20)}`, vm_id: `run${'5'.repeat(20)}` };
+  const orphan = { ...mine, id: `hib${'6'.repeat(20)}`, vm_id: `run${'6'.repeat(20)}` };
+  await using db = harness.openDatabase();
+  await copySandbox(db, id, { id: theirs.vm_id, hibernation_id: theirs.id });
+  harness.runner.captures.saved.set(theirs.id, theirs);
+  harness.runner.captures.saved.set(orphan.id, orphan);
+  await waitFor('the orphan to be removed', () => !harness.runner.captures.saved.has(orphan.id));
+  assert.ok(harness.runner.captures.saved.has(theirs.id));
 });
 
 test('a capture that cannot be removed yet does not hold up the removal of others', async () => {

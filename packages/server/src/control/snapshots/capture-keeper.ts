@@ -8,7 +8,7 @@ import type { Logger } from 'pino';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import type { Clock } from '../time/clock.ts';
-import type { LiveDrivers } from '../sandbox/live/live-drivers.ts';
+import type { SandboxStore } from '../sandbox/record/sandbox-store.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
 import type { Snapshots } from './snapshots.ts';
 
@@ -16,7 +16,7 @@ export interface CaptureKeeperParts {
   captures: RunnerCaptures;
   snapshots: Snapshots;
   store: SnapshotStore;
-  drivers: LiveDrivers;
+  sandboxes: Pick<SandboxStore, 'filterHibernations'>;
   clock: Clock;
   graceMs: number;
   log: Logger;
@@ -41,17 +41,14 @@ export class CaptureKeeper {
     for (const [id, since] of this.#orphans) if (now - since >= graceMs) await this.#remove(id);
   }
 
+  /** A record names its capture before the runner begins to make it. */
   async #findOrphans(captures: readonly CaptureInfo[]): Promise<CaptureInfo[]> {
-    const ids = captures.filter(({ kind }) => kind === 'snapshot').map(({ id }) => id);
-    const known = await this.#parts.store.findKnown(ids);
-    return captures.filter((one) => !known.has(one.id) && !this.#isHibernation(one));
-  }
-
-  /** Returns whether a capture belongs to a hibernated sandbox, or to a sandbox with an operation under way. */
-  #isHibernation({ kind, id, vm_id }: CaptureInfo): boolean {
-    const driver = this.#parts.drivers.find(vm_id);
-    if (kind !== 'hibernation' || driver === undefined) return false;
-    return driver.isBusy || driver.row.hibernation_id === id;
+    const { store, sandboxes } = this.#parts;
+    const idsOf = (kind: CaptureInfo['kind']): string[] =>
+      captures.filter((one) => one.kind === kind).map(({ id }) => id);
+    const snapshots = await store.findKnown(idsOf('snapshot'));
+    const hibernations = await sandboxes.filterHibernations(idsOf('hibernation'));
+    return captures.filter(({ id }) => !snapshots.has(id) && !hibernations.has(id));
   }
 
   async #remove(id: string): Promise<void> {

@@ -1,4 +1,6 @@
 import type { SandboxState, StatusReason } from '@coppice/contract';
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
 import type { SandboxRow, SandboxUpdate } from '../sandbox/record/sandbox-tables.ts';
 
 const CREATED_AT = 1_700_000_000_000;
@@ -7,6 +9,7 @@ const CREATED_AT = 1_700_000_000_000;
 export function buildSandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
   return {
     id: 'run00000000000000000001',
+    version: 0,
     audit_key_id: null,
     audit_stored_at: null,
     network: null,
@@ -65,4 +68,15 @@ type PlainUpdate = Omit<SandboxUpdate, 'status' | 'status_reason'> & {
 /** A change of state that no event made: as if another control had committed it. */
 export function forceState(change: PlainUpdate): SandboxUpdate {
   return change as SandboxUpdate;
+}
+
+/** Inserts a sandbox like another one, as if another control had created it. */
+export async function copySandbox(
+  db: Database,
+  id: string,
+  change: { id: string; hibernation_id?: string },
+): Promise<void> {
+  await sql`
+    INSERT INTO sandboxes SELECT (jsonb_populate_record(sandboxes, ${JSON.stringify(change)}::jsonb)).*
+    FROM sandboxes WHERE id = ${id}`.execute(db);
 }

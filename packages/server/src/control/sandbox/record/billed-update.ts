@@ -12,7 +12,7 @@ import type { Tables } from '../../schema/tables.ts';
 import { ROW_COLUMNS } from './row-columns.ts';
 import type { SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 
-/** Returns the changed row, or undefined if the sandbox is no longer in the state of `from`. */
+/** Returns the changed row, or undefined if the sandbox has been changed since `from` was read. */
 export async function updateBilled(
   db: Database,
   from: SandboxRow,
@@ -34,11 +34,12 @@ export async function updateBilled(
 
 type Changed = Tables & { changed: SandboxRow };
 
-function buildUpdate(creator: QueryCreator<Tables>, { id, status }: SandboxRow, change: SandboxUpdate) {
+function buildUpdate(creator: QueryCreator<Tables>, { id, status, version }: SandboxRow, change: SandboxUpdate) {
   return creator
     .updateTable('sandboxes')
-    .set(change)
+    .set({ ...change, version: version + 1 })
     .where('id', '=', id)
+    .where('version', '=', version)
     .where('status', '=', status)
     .returning(ROW_COLUMNS);
 }

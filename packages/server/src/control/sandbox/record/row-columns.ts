@@ -6,6 +6,7 @@ import type { SandboxRow } from './sandbox-tables.ts';
 const COLUMNS = [
   ...RECORD_COLUMNS,
   'organization_id',
+  'version',
   'origin',
   'hibernation_id',
   'rollback_id',

@@ -60,9 +60,9 @@ export class SandboxStore {
   }
 
   /**
-   * Changes a sandbox that is still in the state of `from`. The same statement bills what the change ends: a stretch of
+   * Changes a sandbox that is still as in `from`. The same statement bills what the change ends: a stretch of
    * running, or the sandbox. The disk of the sandbox follows its state. Throws `already_exists` for a name that is taken,
-   * and `unavailable` if the state is another, as a second writer must not exist.
+   * and `unavailable` if it was changed meanwhile.
    */
   update(from: SandboxRow, change: SandboxUpdate): Promise<SandboxRow> {
     const diskId = change.disk_id ?? from.disk_id;
@@ -166,6 +166,30 @@ export class SandboxStore {
       .orderBy('id')
       .limit(PAGE_ROWS)
       .execute();
+  }
+
+  /** Returns those of the ids whose sandboxes have not ended. */
+  async filterAlive(ids: readonly string[]): Promise<Set<string>> {
+    if (ids.length === 0) return new Set();
+    const rows = await this.#db
+      .selectFrom('sandboxes')
+      .select('id')
+      .where('id', 'in', [...ids])
+      .where('status', 'in', LIVE_STATES)
+      .execute();
+    return new Set(rows.map((row) => row.id));
+  }
+
+  /** Returns those of the captures that a sandbox names as its hibernation, made or requested. */
+  async filterHibernations(captureIds: readonly string[]): Promise<Set<string>> {
+    if (captureIds.length === 0) return new Set();
+    const rows = await this.#db
+      .selectFrom('sandboxes')
+      .select('hibernation_id')
+      .where('hibernation_id', 'in', [...captureIds])
+      .where('status', 'in', LIVE_STATES)
+      .execute();
+    return new Set(rows.flatMap((row) => row.hibernation_id ?? []));
   }
 
   /** Records that the runner has these VMs now, and when each was last used. */

@@ -12,6 +12,8 @@ export type NetworkColumn = ColumnType<
 
 export interface SandboxTable {
   id: string;
+  /** Counts the changes by the driver, each of which names the version that it changes. */
+  version: Generated<number>;
   organization_id: string;
   /** Team of the API key that created it. */
   team_id: string;

@@ -449,4 +449,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0024_image_builds': IMAGE_BUILDS,
   '0025_session_keys': SESSION_KEYS,
   '0026_budgets': BUDGETS,
+  '0027_row_versions': { columns: { sandboxes: { version: 0 } } },
 };
