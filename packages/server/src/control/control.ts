@@ -17,6 +17,7 @@ import { KeyUses } from './auth/key-uses.ts';
 import { SessionKeys } from './auth/session-keys.ts';
 import { FileLinks } from './auth/file-links.ts';
 import { Tickets } from './auth/tickets.ts';
+import { UsedTickets } from './auth/used-tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
 import { connectDatabase } from './db/connect-database.ts';
 import { DatabaseLease } from './db/database-lease.ts';
@@ -114,8 +115,9 @@ export async function startControl(
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, log);
-  const { sessions } = access.accounts;
-  purgeHourly([idempotency, exposed.previews, sessions, ...live.purged, ...storage.purged], stack, log);
+  const { usedTickets, accounts } = access;
+  const purged = [idempotency, exposed.previews, accounts.sessions, usedTickets];
+  purgeHourly([...purged, ...live.purged, ...storage.purged], stack, log);
   const shared = { db, organizationAudit, rules, runner, idempotency, metrics, limits, ...sites };
   const parts = {
     ...access,
@@ -229,12 +231,14 @@ function openAccess(
   { db, masterKey, organizationAudit: audit, gate, limits, limitsOf, log }: AccessBase,
   stack: AsyncDisposableStack,
 ) {
-  const tickets = new Tickets(masterKey);
+  const usedTickets = new UsedTickets(db);
+  const tickets = new Tickets(masterKey, usedTickets);
   const fileLinks = new FileLinks(masterKey);
   const accounts = buildAccounts({ db, region, signUp, audit, log }, stack);
   const { sessions } = accounts;
   return {
     tickets,
+    usedTickets,
     fileLinks,
     authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets, fileLinks })),
     keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),

@@ -45,7 +45,7 @@ export function buildAuthenticator({ db, region, tickets, fileLinks }: Authentic
     const isLink = 'link' in credential;
     const { apiKeyId } = isLink
       ? fileLinks.open(credential.link)
-      : tickets.redeem(credential.ticket, credential.sandboxId);
+      : await tickets.redeem(credential.ticket, credential.sandboxId);
     const key = await findActiveKeyById(db, apiKeyId);
     if (key === undefined) {
       const what = isLink ? 'the link' : 'ticket';

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { AppError, type Ticket } from '@coppice/contract';
 import { z } from 'zod';
 import { TokenSigner } from '../secrets/token-signer.ts';
-import { ExpiringSet } from './expiring-set.ts';
+import type { UsedTickets } from './used-tickets.ts';
 
 const NONCE_BYTES = 12;
 
@@ -26,10 +26,10 @@ export interface TicketHolder {
 export class Tickets {
   readonly #signer: TokenSigner<typeof Payload>;
   readonly #now: () => number;
-  /** Nonces of used tickets, kept until the tickets expire, at most `MAX_TICKET_S`. */
-  readonly #used = new ExpiringSet();
+  readonly #used: Pick<UsedTickets, 'add'>;
 
-  constructor(masterKey: Buffer, now: () => number = Date.now) {
+  constructor(masterKey: Buffer, used: Pick<UsedTickets, 'add'>, now: () => number = Date.now) {
+    this.#used = used;
     this.#signer = new TokenSigner(masterKey, { purpose: 'ticket', schema: Payload });
     this.#now = now;
   }
@@ -42,15 +42,13 @@ export class Tickets {
   }
 
   /** Returns the ticket's holder. Throws `unauthorized` for a used or expired ticket, or one of another sandbox. */
-  redeem(ticket: string, sandboxId: string): TicketHolder {
-    // The signature first: a forged ticket costs no more than its hash, however many tickets were used.
+  async redeem(ticket: string, sandboxId: string): Promise<TicketHolder> {
+    // The signature first: a forged ticket costs no more than its hash.
     const payload = this.#signer.verify(ticket);
     if (payload === undefined || payload.sandbox_id !== sandboxId)
       throw new AppError('unauthorized', 'ticket: is not one for this sandbox; POST …/tickets gives one');
-    const now = this.#now();
-    if (payload.expires_at <= now) throw new AppError('unauthorized', 'ticket: has expired; ask for another');
-    this.#used.forget(now);
-    if (!this.#used.add(payload.nonce, payload.expires_at))
+    if (payload.expires_at <= this.#now()) throw new AppError('unauthorized', 'ticket: has expired; ask for another');
+    if (!(await this.#used.add(payload.nonce, payload.expires_at)))
       throw new AppError('unauthorized', 'ticket: was used before; each connection needs its own');
     return { sandboxId, apiKeyId: payload.api_key_id };
   }

@@ -17,7 +17,8 @@ import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
-import { rowVersionsMigration } from '../sandbox/record/row-versions-migration.ts';
+import { createUsedTickets } from '../auth/used-tickets.ts';
+import { addRowVersions } from '../sandbox/record/row-versions-migration.ts';
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';
@@ -109,5 +110,10 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0024_image_builds': builtImagesMigration,
   '0025_session_keys': sessionKeysMigration,
   '0026_budgets': budgetsMigration,
-  '0027_row_versions': rowVersionsMigration,
+  '0027_ownership': {
+    async up(db: Database) {
+      await addRowVersions(db);
+      await createUsedTickets(db);
+    },
+  },
 };

@@ -44,6 +44,7 @@ import type {
 } from '../images/built-image-tables.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
 import type { PreviewTable } from '../ports/preview-tables.ts';
+import type { UsedTicketTable } from '../auth/used-tickets.ts';
 import type { BudgetAlertTable, BudgetTable } from '../billing/budgets/budget-tables.ts';
 import type { RegistryCredentialTable } from '../registries/registry-tables.ts';
 import type { IdempotencyKeyTable, SandboxTable } from '../sandbox/record/sandbox-tables.ts';
@@ -72,6 +73,7 @@ export interface Tables {
   image_build_events: ImageBuildEventTable;
   image_releases: ImageReleaseTable;
   previews: PreviewTable;
+  used_tickets: UsedTicketTable;
   snapshots: SnapshotTable;
   billing_segments: BillingSegmentTable;
   billing_accounts: BillingAccountTable;

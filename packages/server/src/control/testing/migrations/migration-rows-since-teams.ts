@@ -428,6 +428,11 @@ const BUDGETS: Change = {
   },
 };
 
+const OWNERSHIP: Change = {
+  columns: { sandboxes: { version: 0 } },
+  adds: { used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }] },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -449,5 +454,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0024_image_builds': IMAGE_BUILDS,
   '0025_session_keys': SESSION_KEYS,
   '0026_budgets': BUDGETS,
-  '0027_row_versions': { columns: { sandboxes: { version: 0 } } },
+  '0027_ownership': OWNERSHIP,
 };
