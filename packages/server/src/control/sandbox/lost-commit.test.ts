@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { SandboxState } from '@coppice/contract';
+import { sql } from 'kysely';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 import { forceState } from '../testing/sandbox-row.ts';
 import { PendingInserts } from './live/live-drivers.ts';
@@ -12,7 +13,7 @@ async function commitUnheard(harness: ControlHarness, id: string, status: Sandbo
   const end = status === 'destroyed' ? { ended_at: Date.now(), status_reason: 'requested' as const } : {};
   await db
     .updateTable('sandboxes')
-    .set(forceState({ status, ...end }))
+    .set({ ...forceState({ status, ...end }), version: sql<number>`version + 1` })
     .where('id', '=', id)
     .execute();
 }
@@ -28,6 +29,22 @@ test('an end whose commit got no answer is accepted, and later events are proces
   await waitFor('the ends to be acknowledged', () => harness.runner.ends.size === 0);
   await waitFor('health', async () => (await harness.call('GET', '/healthz')).status === 200);
   assert.equal((await harness.call('DELETE', `/v1/runs/${ended.id}`)).status, 409);
+});
+
+test('a change that another process has committed is not overwritten', async () => {
+  await using harness = await startHarness();
+  const { id } = await harness.create();
+  {
+    await using db = harness.openDatabase();
+    const labels = JSON.stringify({ of: 'another process' });
+    const version = sql<number>`version + 1`;
+    await db.updateTable('sandboxes').set({ labels, version }).where('id', '=', id).execute();
+  }
+  const change = () => harness.call('PATCH', `/v1/runs/${id}`, { body: { timeout: 120 } });
+  const refused = await change();
+  assert.deepEqual([refused.status, refused.body.error.code], [503, 'unavailable']);
+  const { status, body } = await change();
+  assert.deepEqual([status, body.timeout, body.labels], [200, 120, { of: 'another process' }]);
 });
 
 test('an expired sandbox shows its reason, although the answer to the removal of its VM was lost', async () => {
