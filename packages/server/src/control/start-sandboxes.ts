@@ -40,6 +40,7 @@ import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
 import type { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
+import { RunnerMoments } from './placement/runner-moments.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
@@ -95,7 +96,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const environments = new Environments({ secrets, grants, store });
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
   const { watch, commandParts } = await openCommands(base, audit, stack);
-  const common = { runner, store, clock };
+  const moments = new RunnerMoments(clock);
+  const common = { runner, store, clock, moments };
   const drivers = stack.use(
     new LiveDrivers({
       ...common,

@@ -2,11 +2,14 @@
 import { createHash } from 'node:crypto';
 import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
+import { hostMoment } from '../lib/host-clock.ts';
 import { lockDirectories } from '../lib/process/instance-lock.ts';
 import type { RunnerMetrics } from '../lib/protocol/metrics-protocol.ts';
 import {
   RUNNER_PROTOCOL_VERSION,
+  toBootMoment,
   type CgroupStatus,
+  type Roster,
   type RunnerStatus,
 } from '../lib/protocol/runner-protocol.ts';
 import { Accelerators, type AcceleratorChoice } from './accelerator/accelerators.ts';
@@ -81,7 +84,7 @@ export async function startRunner(
   const measured = { ...opened, accelerators, confinement: jail.confinement, machines };
   const metrics = (): RunnerMetrics => measureRunner(measured);
   const meters = setup.use(openMeters(opened, log));
-  const routed = { ...opened, status, metrics, meters };
+  const routed = { ...opened, status, roster: () => buildRoster(opened), metrics, meters };
   const served = { ...routed, log };
   const server = await RunnerServer.listen(served, config.socketPath);
   setup.defer(() => server.close());
@@ -128,6 +131,11 @@ function buildStatus(
     capacity: capacity.status,
     cgroups: cgroups.status,
   };
+}
+
+function buildRoster({ fleet, workspaces }: OpenedFleet): Roster {
+  const moment = toBootMoment(hostMoment());
+  return { runner_id: workspaces.runner, moment, vms: fleet.vms.list() };
 }
 
 /** Boots the probe VM with the limits of a sandbox: a guest that hangs uses all the CPU it gets. */

@@ -13,6 +13,7 @@ import {
   PrepareProgress,
   PreparedImage,
   RunnerEvent,
+  Roster,
   RunnerStatus,
   VmEnd,
   VmInfo,
@@ -139,6 +140,11 @@ export class RunnerClient {
 
   getEgressCounters(id: string): Promise<EgressCounters> {
     return this.#connection.callJson(get(egressPath(id)), EgressCounters);
+  }
+
+  /** Reads which runner this is, the moment of its host, and its VMs. */
+  readRoster(): Promise<Roster> {
+    return this.#connection.callJson(get('/roster'), Roster);
   }
 
   listVms(): Promise<VmInfo[]> {

@@ -3,7 +3,7 @@
  *
  *     events      runner ─ vm_ended ─► driver ─ commit ─► acknowledge     (nothing is lost while control is down)
  *                        ─ egress_note ─► audit log ─► acknowledge
- *     reconcile   GET /vms  ≠ records:  record without VM ─► hibernated, if that was requested and the capture exists;
+ *     reconcile   GET /roster ≠ records:  record without VM ─► hibernated, if that was requested and the capture exists;
  *                                                            else its end is requested, else it is lost
  *                                       hibernated record with VM ─► running
  *                                       record that names a rollback ─► requested again: done, or refused
@@ -20,7 +20,7 @@ import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Accelerator, RunnerEvent } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
-import { momentOf, type Clock } from '../time/clock.ts';
+import type { RunnerMoments } from '../placement/runner-moments.ts';
 import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
 import type { EgressKeeper } from '../egress/egress-keeper.ts';
 import type { EgressNotes } from '../egress/egress-notes.ts';
@@ -38,7 +38,7 @@ export interface RunnerLinkParts {
   captures: CaptureKeeper;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
-  clock: Clock;
+  moments: RunnerMoments;
   reconcileIntervalMs: number;
   log: Logger;
 }
@@ -140,7 +140,7 @@ export class RunnerLink implements AsyncDisposable {
   }
 
   async #reconcile(): Promise<void> {
-    const { drivers, runner, store, clock, captures, egressKeeper } = this.#parts;
+    const { drivers, runner, store, moments, captures, egressKeeper } = this.#parts;
     const { accelerator } = await runner.status();
     this.#accelerator = accelerator;
     // Both are taken before the VMs are listed: a sandbox that starts in between is in neither.
@@ -149,9 +149,10 @@ export class RunnerLink implements AsyncDisposable {
       .list()
       .filter((driver) => !driver.isBusy)
       .map(toView);
-    const listed = await runner.listVms();
+    const { vms: listed, moment } = await runner.readRoster();
+    moments.note({ bootId: moment.boot_id, bootMs: moment.ms });
     const vms = new Set(listed.map((vm) => vm.id));
-    const seenAt = momentOf(clock);
+    const seenAt = moments.now();
     const seen = drivers.list().filter(({ row }) => row.status === 'running' && vms.has(row.id));
     for (const driver of seen) driver.live.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);

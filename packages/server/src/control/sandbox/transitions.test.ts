@@ -56,7 +56,7 @@ const becomes = (id: string, state: SandboxState): Promise<SandboxRecord> =>
 
 /** Waits until control has compared its records with the runner twice, so that it has seen what is there now. */
 async function reconciled(): Promise<void> {
-  const count = (): number => harness.runner.requests.filter((request) => request === 'GET /vms').length;
+  const count = (): number => harness.runner.requests.filter((request) => request === 'GET /roster').length;
   const first = count();
   await waitFor('two rounds of the reconciler', () => count() >= first + 3);
 }

@@ -182,6 +182,15 @@ export type CaptureInfo = z.infer<typeof CaptureInfo>;
 export const VmRollback = RollbackVm.extend({ replaced_usage: VmUsage }).strip();
 export type VmRollback = z.infer<typeof VmRollback>;
 
+/** Answer of `GET /roster`: the VMs of a runner at a moment of its host. */
+export const Roster = z.object({
+  /** Random, and made once for a data directory. */
+  runner_id: z.string().regex(/^runner-[0-9a-f]{32}$/u),
+  moment: BootMoment,
+  vms: z.array(VmInfo),
+});
+export type Roster = z.infer<typeof Roster>;
+
 /** Why a VM ended: on request, powered off from inside, kernel panic, or its VMM or host was lost. */
 export const EndReason = z.enum(['destroyed', 'guest_shutdown', 'guest_panic', 'vmm_lost']);
 export type EndReason = z.infer<typeof EndReason>;

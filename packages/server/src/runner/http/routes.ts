@@ -21,6 +21,7 @@ import {
   RollbackVm,
   VmShape,
   type OwnedImagesPage,
+  type Roster,
   type RunnerStatus,
 } from '../../lib/protocol/runner-protocol.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
@@ -54,6 +55,7 @@ export interface RouteParts {
   vmImages: VmImages;
   disks: DiskOperations;
   status: () => RunnerStatus;
+  roster: () => Roster;
   metrics: () => RunnerMetrics;
   meters: Pick<VmMeters, 'read'>;
 }
@@ -79,6 +81,7 @@ type Route = readonly [methods: readonly string[], path: string, handle: Handler
 const ROUTES: readonly Route[] = [
   [['GET'], '/status', ({ status }, { stream }) => respondJson(stream, 200, status())],
   [['GET'], '/metrics', ({ metrics }, { stream }) => respondJson(stream, 200, metrics())],
+  [['GET'], '/roster', ({ roster }, { stream }) => respondJson(stream, 200, roster())],
   [['GET'], '/vms', ({ fleet }, { stream }) => respondJson(stream, 200, fleet.vms.list())],
   [['GET'], '/vms/:vm', ({ fleet }, { stream, id }) => respondJson(stream, 200, fleet.vms.get(id).info)],
   [['GET'], '/vms/:vm/metrics', readMetrics],

@@ -21,7 +21,7 @@ import {
   type EgressCounters,
   type EgressNote,
 } from '../../../lib/protocol/egress-protocol.ts';
-import type { HostMoment } from '../../../lib/host-clock.ts';
+import { hostMoment, type HostMoment } from '../../../lib/host-clock.ts';
 import { TRUSTED_PEER } from '../../../lib/process/trusted-peer.ts';
 import {
   CreateVm,
@@ -35,6 +35,7 @@ import {
   type CgroupStatus,
   type PrepareProgress,
   type PreparedImage,
+  type Roster,
   type RunnerEvent,
   type VmEnd,
   type VmInfo,
@@ -74,6 +75,8 @@ export interface FakeProcess {
 }
 
 export class FakeRunner implements AsyncDisposable {
+  /** Of the runner. */
+  id = `runner-${'0'.repeat(32)}`;
   readonly socketPath: string;
   readonly vms = new Map<string, VmInfo>();
   readonly disks: FakeDisks = new FakeDisks({ hasVm: (id) => this.vms.has(id), host: () => this.host?.() });
@@ -273,6 +276,8 @@ export class FakeRunner implements AsyncDisposable {
         return answer(stream, 200, this.#status());
       case 'GET /metrics':
         return answer(stream, 200, this.metrics.runner);
+      case 'GET /roster':
+        return answer(stream, 200, this.#roster());
       case 'GET /vms':
         return answer(stream, 200, [...this.vms.values()]);
       case 'GET /events':
@@ -286,6 +291,11 @@ export class FakeRunner implements AsyncDisposable {
       default:
         throw new AppError('not_found', `no ${method} ${url.pathname}`);
     }
+  }
+
+  #roster(): Roster {
+    const moment = toBootMoment(this.host?.() ?? hostMoment());
+    return { runner_id: this.id, moment, vms: [...this.vms.values()] };
   }
 
   #status() {

@@ -1,0 +1,32 @@
+/**
+ * The present moment of a runner's host. Ages of sandboxes are measured with it: the time since the boot of the host that
+ * has the VM is the only clock that never steps, and control can be on another host. The wall clock is that of control.
+ */
+import type { HostMoment } from '../../lib/host-clock.ts';
+import { momentOf, type Clock } from '../time/clock.ts';
+
+export class RunnerMoments {
+  readonly #clock: Clock;
+  /** How far the runner's time since its boot is ahead of the monotonic time here. Undefined until it has answered. */
+  #seen: { bootId: string; aheadMs: number } | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Notes a moment that the runner has just reported. */
+  note({ bootId, bootMs }: Pick<HostMoment, 'bootId' | 'bootMs'>): void {
+    const aheadMs = bootMs - this.#clock.monotonicMs();
+    // A report is late by its way here, so of two the one that is further ahead is closer to the truth.
+    const isBetter = this.#seen?.bootId !== bootId || aheadMs > this.#seen.aheadMs;
+    if (isBetter) this.#seen = { bootId, aheadMs };
+  }
+
+  /** Before the first report this is the moment here: on the same host it is exact. */
+  now(): HostMoment {
+    const here = momentOf(this.#clock);
+    if (this.#seen === undefined || this.#seen.bootId === here.bootId) return here;
+    const { bootId, aheadMs } = this.#seen;
+    return { bootId, bootMs: here.bootMs + aheadMs, wallMs: here.wallMs };
+  }
+}
