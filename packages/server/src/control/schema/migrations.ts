@@ -17,6 +17,7 @@ import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
+import { createOwnership } from '../ownership/ownership-migration.ts';
 import { createUsedTickets } from '../auth/used-tickets.ts';
 import { addRowVersions } from '../sandbox/record/row-versions-migration.ts';
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
@@ -114,6 +115,7 @@ export const MIGRATIONS: Record<string, Migration> = {
     async up(db: Database) {
       await addRowVersions(db);
       await createUsedTickets(db);
+      await createOwnership(db);
     },
   },
 };

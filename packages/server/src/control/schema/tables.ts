@@ -46,6 +46,7 @@ import type { ImageUseTable } from '../images/image-tables.ts';
 import type { PreviewTable } from '../ports/preview-tables.ts';
 import type { UsedTicketTable } from '../auth/used-tickets.ts';
 import type { BudgetAlertTable, BudgetTable } from '../billing/budgets/budget-tables.ts';
+import type { ControlTable, RunnerTable } from '../ownership/ownership-tables.ts';
 import type { RegistryCredentialTable } from '../registries/registry-tables.ts';
 import type { IdempotencyKeyTable, SandboxTable } from '../sandbox/record/sandbox-tables.ts';
 import type { SnapshotTable } from '../snapshots/snapshot-tables.ts';
@@ -74,6 +75,8 @@ export interface Tables {
   image_releases: ImageReleaseTable;
   previews: PreviewTable;
   used_tickets: UsedTicketTable;
+  controls: ControlTable;
+  runners: RunnerTable;
   snapshots: SnapshotTable;
   billing_segments: BillingSegmentTable;
   billing_accounts: BillingAccountTable;

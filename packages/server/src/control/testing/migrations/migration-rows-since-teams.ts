@@ -430,7 +430,13 @@ const BUDGETS: Change = {
 
 const OWNERSHIP: Change = {
   columns: { sandboxes: { version: 0 } },
-  adds: { used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }] },
+  adds: {
+    used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
+    controls: [
+      { id: 'ctl1', node_id: 'node1', version: '0.1.0', started_at: NOW, lease_until: NOW, is_fenced: true },
+    ],
+    runners: [{ id: `runner-${'1'.repeat(32)}`, region: 'us', owner: 'ctl1', epoch: 3 }],
+  },
 };
 
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {

@@ -1,0 +1,143 @@
+/**
+ * This process among the controls of the installation, in SQL. It owns runners as long as it renews its lease:
+ *
+ *     register ─► held ── not renewed in time ─► not held: nothing is written ── renewed ─► held
+ *                                                   └── another control has taken its runners ─► `fenced`: it must end
+ *
+ * PostgreSQL's clock decides when a lease is over. Here the lease ends earlier, by the monotonic clock, so that a write that
+ * has begun is made before another control may take over.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { sql } from 'kysely';
+import { newId } from '../../lib/new-id.ts';
+import type { Database } from '../db/database.ts';
+import { DATABASE_NOW } from './database-time.ts';
+
+const RENEW_EVERY_MS = 3_000;
+/** Between the end here and the end in SQL: more than the longest statement. */
+const MARGIN_MS = 6_000;
+
+export interface ControlLeaseOptions {
+  /** Its statements are not held back by the lease. */
+  db: Database;
+  nodeId: string;
+  version: string;
+  /** For how long a control that does not renew its lease keeps it, by PostgreSQL's clock. */
+  leaseMs: number;
+  log: Logger;
+}
+
+export class FencedError extends Error {
+  constructor() {
+    super('another control has taken the runners of this one, as it had not renewed its lease');
+    this.name = 'FencedError';
+  }
+}
+
+/** Counts as an unreachable database (database-error.ts): callers fail or try again. */
+class LeaseOverError extends Error {
+  readonly code = '57P03';
+
+  constructor() {
+    super('the lease of this control is over');
+    this.name = 'LeaseOverError';
+  }
+}
+
+export class ControlLease implements AsyncDisposable {
+  readonly id = newId('ctl');
+  readonly #options: ControlLeaseOptions;
+  readonly #stop = new AbortController();
+  readonly #fenced = Promise.withResolvers<FencedError>();
+  /** By the monotonic clock of this process. */
+  #heldUntilMs = -Infinity;
+  #loop: Promise<void> = Promise.resolve();
+
+  private constructor(options: ControlLeaseOptions) {
+    this.#options = options;
+  }
+
+  /** Registers this process in place of earlier ones of its data directory, which have ended. */
+  static async register(options: ControlLeaseOptions): Promise<ControlLease> {
+    const lease = new ControlLease(options);
+    await lease.#register();
+    lease.#loop = lease.#run();
+    return lease;
+  }
+
+  get isHeld(): boolean {
+    return performance.now() < this.#heldUntilMs;
+  }
+
+  /** Throws if the lease is not held. Call before a write. */
+  assertHeld(): void {
+    if (!this.isHeld) throw new LeaseOverError();
+  }
+
+  /** Resolves when another control has taken the runners of this one. */
+  get fenced(): Promise<FencedError> {
+    return this.#fenced.promise;
+  }
+
+  /** Gives the runners up at once. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#stop.abort();
+    await this.#loop;
+    this.#heldUntilMs = -Infinity;
+    const { db, log } = this.#options;
+    await db
+      .deleteFrom('controls')
+      .where('id', '=', this.id)
+      .execute()
+      .catch((error: unknown) => log.debug({ err: error }, 'the lease of this control ends by itself'));
+  }
+
+  async #register(): Promise<void> {
+    const { db, nodeId, version } = this.#options;
+    const askedAt = performance.now();
+    await db.transaction().execute(async (transaction) => {
+      await transaction.deleteFrom('controls').where('node_id', '=', nodeId).execute();
+      await transaction
+        .insertInto('controls')
+        .values({ id: this.id, node_id: nodeId, version, started_at: DATABASE_NOW, lease_until: this.#end })
+        .execute();
+    });
+    this.#noteHeld(askedAt);
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    for (;;) {
+      await delay(RENEW_EVERY_MS, undefined, { signal }).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        if (!(await this.#renew())) return this.#fenced.resolve(new FencedError());
+      } catch (error) {
+        this.#options.log.warn({ err: error }, 'the lease of this control was not renewed; control tries again');
+      }
+    }
+  }
+
+  /** Returns false if another control has taken the runners. */
+  async #renew(): Promise<boolean> {
+    const askedAt = performance.now();
+    const { numUpdatedRows } = await this.#options.db
+      .updateTable('controls')
+      .set({ lease_until: this.#end })
+      .where('id', '=', this.id)
+      .where('is_fenced', '=', false)
+      .executeTakeFirst();
+    if (numUpdatedRows === 0n) return false;
+    this.#noteHeld(askedAt);
+    return true;
+  }
+
+  get #end() {
+    return sql<number>`${DATABASE_NOW} + ${this.#options.leaseMs}::bigint`;
+  }
+
+  #noteHeld(askedAtMs: number): void {
+    this.#heldUntilMs = askedAtMs + this.#options.leaseMs - MARGIN_MS;
+  }
+}

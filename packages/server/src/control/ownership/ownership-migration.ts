@@ -1,0 +1,20 @@
+import { sql, type Kysely } from 'kysely';
+
+export async function createOwnership(db: Kysely<unknown>): Promise<void> {
+  await sql`
+    CREATE TABLE controls (
+      id text PRIMARY KEY,
+      node_id text NOT NULL,
+      version text NOT NULL,
+      started_at bigint NOT NULL,
+      lease_until bigint NOT NULL,
+      is_fenced boolean NOT NULL DEFAULT false
+    )`.execute(db);
+  await sql`
+    CREATE TABLE runners (
+      id text PRIMARY KEY,
+      region text NOT NULL,
+      owner text REFERENCES controls (id) ON DELETE SET NULL,
+      epoch bigint NOT NULL DEFAULT 0
+    )`.execute(db);
+}

@@ -1,0 +1,24 @@
+import type { Generated } from 'kysely';
+
+/** A process of control. Times are Unix milliseconds by PostgreSQL's clock, which all controls share. */
+export interface ControlTable {
+  id: string;
+  /** Id of its data directory: two processes with the same one never run at a time. */
+  node_id: string;
+  version: string;
+  started_at: number;
+  lease_until: number;
+  /** Set by another control that has taken its runners: it never holds its lease again. */
+  is_fenced: Generated<boolean>;
+}
+
+/** A machine that runs VMs. */
+export interface RunnerTable {
+  /** Random; made by the runner. */
+  id: string;
+  region: string;
+  /** The control that has its drivers; null for none. */
+  owner: string | null;
+  /** Counts its owners. A runner refuses requests of earlier ones. */
+  epoch: Generated<number>;
+}

@@ -1,0 +1,102 @@
+/** Leases of controls and their claims of runners, on a real PostgreSQL. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { sql } from 'kysely';
+import { pino } from 'pino';
+import type { Database } from '../db/database.ts';
+import { newId } from '../../lib/new-id.ts';
+import { startHarness, type ControlHarness } from '../testing/control-harness.ts';
+import { DATABASE_NOW } from './database-time.ts';
+import { ControlLease } from './control-lease.ts';
+import { RunnerClaims } from './runner-claims.ts';
+
+const log = pino({ level: 'silent' });
+
+let harness: ControlHarness;
+let db: Database & AsyncDisposable;
+before(async () => {
+  harness = await startHarness();
+  db = harness.openDatabase();
+});
+after(async () => {
+  await db[Symbol.asyncDispose]();
+  await harness[Symbol.asyncDispose]();
+});
+
+const register = (leaseMs = 30_000, nodeId = newId('node')): Promise<ControlLease> =>
+  ControlLease.register({ db, nodeId, version: '0.0.0', leaseMs, log });
+
+async function addRunner(): Promise<string> {
+  const id = newId('runner-');
+  await new RunnerClaims(db, '').add(id, 'us');
+  return id;
+}
+
+async function endLease(control: ControlLease): Promise<void> {
+  await sql`UPDATE controls SET lease_until = ${DATABASE_NOW} - 1000 WHERE id = ${control.id}`.execute(db);
+}
+
+test('of many controls that claim a runner one gets it, and keeps it while it renews its lease', async () => {
+  const id = await addRunner();
+  const controls = await Promise.all(Array.from({ length: 8 }, () => register()));
+  const claims = controls.map((control) => new RunnerClaims(db, control.id));
+  const epochs = await Promise.all(claims.map((claim) => claim.claim(id)));
+  assert.deepEqual(
+    epochs.filter((epoch) => epoch !== undefined),
+    [1],
+  );
+  const owner = epochs.indexOf(1);
+  assert.equal(await claims[owner]?.claim(id), 1, 'a second claim changes nothing');
+  assert.equal(await claims[(owner + 1) % 8]?.claim(id), undefined);
+  for (const control of controls) await control[Symbol.asyncDispose]();
+});
+
+test('a runner whose owner has not renewed its lease is taken, and the former owner is fenced', async () => {
+  const id = await addRunner();
+  await using former = await register();
+  await using next = await register();
+  assert.equal(await new RunnerClaims(db, former.id).claim(id), 1);
+  assert.equal(await new RunnerClaims(db, next.id).claim(id), undefined);
+  await endLease(former);
+  assert.equal(await new RunnerClaims(db, next.id).claim(id), 2);
+  assert.match((await former.fenced).message, /has taken the runners/u);
+  assert.equal(await new RunnerClaims(db, former.id).claim(id), undefined);
+});
+
+test('a control whose lease was over and whose runners nobody took holds it again', async () => {
+  const id = await addRunner();
+  await using control = await register();
+  await new RunnerClaims(db, control.id).claim(id);
+  await endLease(control);
+  const isOver = async () => {
+    const { rows } = await sql<{ is_over: boolean }>`
+      SELECT lease_until < ${DATABASE_NOW} AS is_over FROM controls WHERE id = ${control.id}`.execute(db);
+    return rows[0]?.is_over;
+  };
+  while ((await isOver()) === true) await new Promise((resolve) => setTimeout(resolve, 50));
+  await using other = await register();
+  assert.equal(await new RunnerClaims(db, other.id).claim(id), undefined);
+  assert.equal(control.isHeld, true);
+});
+
+test('the next process of a data directory takes over at once, and a control that ends gives its runners up', async () => {
+  const id = await addRunner();
+  const nodeId = newId('node');
+  const killed = await register(30_000, nodeId);
+  assert.equal(await new RunnerClaims(db, killed.id).claim(id), 1);
+  const next = await register(30_000, nodeId);
+  assert.equal(await new RunnerClaims(db, next.id).claim(id), 2);
+  await next[Symbol.asyncDispose]();
+  await using last = await register();
+  assert.equal(await new RunnerClaims(db, last.id).claim(id), 3);
+  await killed[Symbol.asyncDispose]();
+});
+
+test('a lease that cannot be renewed ends here before it ends in SQL', async () => {
+  const short = await register(6_050);
+  assert.equal(short.isHeld, true);
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  assert.equal(short.isHeld, false);
+  assert.throws(() => short.assertHeld(), { code: '57P03' });
+  await short[Symbol.asyncDispose]();
+});
