@@ -66,7 +66,7 @@ export const LAYERS = [
         'time',
         'webhooks',
       ],
-      ['db', 'placement'],
+      ['db', 'ownership', 'placement'],
     ],
   },
   {

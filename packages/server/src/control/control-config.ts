@@ -46,6 +46,8 @@ export interface ControlLimits {
   creditGraceMs: number;
   /** How often credit is checked and the limits of single organizations are read again. */
   accountIntervalMs: number;
+  /** For how long a control that does not renew its lease keeps its runners. */
+  controlLeaseMs: number;
   /** Snapshots on disk, per organization, in bytes. */
   snapshotBytesPerOrganization: number;
   /** Persistent disks, per organization; 0 for no limit. */
@@ -87,6 +89,7 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   requestBurst: 2000,
   creditGraceMs: 300_000,
   accountIntervalMs: 10_000,
+  controlLeaseMs: 15_000,
   snapshotBytesPerOrganization: 100 * 2 ** 30,
   disksPerOrganization: 100,
   diskGbPerOrganization: 1024,

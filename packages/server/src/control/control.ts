@@ -36,6 +36,8 @@ import { buildServer } from './http/server.ts';
 import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
 import { ServiceMetrics } from './metrics/service-metrics.ts';
+import { ControlLease } from './ownership/control-lease.ts';
+import { openNodeId } from './ownership/node-id.ts';
 import { PortForwarder } from './ports/forward.ts';
 import { PreviewOrigins } from './ports/preview-origins.ts';
 import { PreviewStore } from './ports/preview-store.ts';
@@ -99,7 +101,7 @@ export async function startControl(
   const lock = stack.use(await lockDirectories('control', config));
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
-  const { db, events, webhooks, lease, databaseHealth, organizationAudit } = storage;
+  const { db, events, webhooks, lease, ownership, databaseHealth, organizationAudit } = storage;
   const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
@@ -145,7 +147,7 @@ export async function startControl(
   return {
     address,
     setTls: (pair) => server.tls?.setPair(pair),
-    lost: lease.taken,
+    lost: Promise.race([lease.taken, ownership.fenced]),
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
@@ -183,6 +185,7 @@ interface Storage {
   /** Records that are deleted when they are old. */
   purged: readonly { purge: () => Promise<unknown> }[];
   lease: DatabaseLease;
+  ownership: ControlLease;
   databaseHealth: DatabaseHealth;
   secrets: SecretBox;
   organizationAudit: OrganizationAudit;
@@ -207,6 +210,10 @@ async function openStorage(
   const onPool = (opened: PoolCounts): void => void (pool = opened);
   const opened = openDatabase(connection, log, { assertUsable, guard, onPool });
   const db = stack.adopt(opened, (open) => open.destroy());
+  const nodeId = openNodeId(config.dataDir);
+  const { version } = config;
+  const { controlLeaseMs: leaseMs } = limits;
+  const ownership = stack.use(await ControlLease.register({ db, nodeId, version, leaseMs, log }));
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
   const secrets = new SecretBox(masterKey, older);
   const organizationAudit = new OrganizationAudit(secrets);
@@ -215,7 +222,7 @@ async function openStorage(
   const { webhooks } = sending;
   const purged = [events.store, sending.purged];
   const records = { db, events, webhooks, organizationAudit };
-  return { ...records, purged, lease, databaseHealth, secrets, masterKey, pool };
+  return { ...records, purged, lease, ownership, databaseHealth, secrets, masterKey, pool };
 }
 
 interface AccessBase extends Pick<Storage, 'db' | 'masterKey' | 'organizationAudit'> {

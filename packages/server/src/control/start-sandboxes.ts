@@ -40,7 +40,9 @@ import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
 import type { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
-import { RunnerMoments } from './placement/runner-moments.ts';
+import type { ControlLease } from './ownership/control-lease.ts';
+import { RunnerClaims } from './ownership/runner-claims.ts';
+import { RunnerPresence } from './sandbox/runner-presence.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
@@ -61,6 +63,7 @@ const MAX_RETRY_MS = 1_000;
 export interface SandboxesBase {
   db: Database;
   events: Events;
+  ownership: Pick<ControlLease, 'id'>;
   runner: RunnerClient;
   secrets: SecretBox;
   objects: ObjectStore;
@@ -96,8 +99,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const environments = new Environments({ secrets, grants, store });
   const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
   const { watch, commandParts } = await openCommands(base, audit, stack);
-  const moments = new RunnerMoments(clock);
-  const common = { runner, store, clock, moments };
+  const presence = new RunnerPresence(clock);
+  const common = { runner, store, clock, presence };
   const drivers = stack.use(
     new LiveDrivers({
       ...common,
@@ -124,7 +127,8 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const sandboxes = new Sandboxes({ ...common, ...used, drivers, region });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
   const { snapshots, captures } = openSnapshots(base, { audit, store, environments, limitsOf });
-  const linkParts = { ...common, drivers, captures, notes, egressKeeper, ...limits, log };
+  const claims = new RunnerClaims(db, base.ownership.id);
+  const linkParts = { ...common, claims, region, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
   const built = await openBuilds(base, { images: builtImages, registries, sandboxes, commands }, stack);
   const billing = new Billing({ db, clock, credit });

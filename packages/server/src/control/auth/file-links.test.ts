@@ -35,7 +35,10 @@ test('a forged link, one of another service, and a token of another purpose are 
   const { token } = links.issue(FILE, 60);
   const [payload = '', mac = ''] = token.split('.');
   const other = Buffer.from(JSON.stringify({ ...FILE, path: '/etc/shadow' })).toString('base64url');
-  const { ticket } = new Tickets(KEY, { add: () => Promise.resolve(true) }).issue({ sandboxId: FILE.sandboxId, apiKeyId: 'key1' }, 60);
+  const { ticket } = new Tickets(KEY, { add: () => Promise.resolve(true) }).issue(
+    { sandboxId: FILE.sandboxId, apiKeyId: 'key1' },
+    60,
+  );
   const foreign = new FileLinks(Buffer.alloc(32, 8)).issue(FILE, 60).token;
   for (const one of [`${other}.${mac}`, `${payload}.${'A'.repeat(mac.length)}`, payload, '', ticket, foreign])
     assert.throws(() => links.open(one), refused(/not one of this service/u));

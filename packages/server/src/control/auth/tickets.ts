@@ -47,7 +47,8 @@ export class Tickets {
     const payload = this.#signer.verify(ticket);
     if (payload === undefined || payload.sandbox_id !== sandboxId)
       throw new AppError('unauthorized', 'ticket: is not one for this sandbox; POST …/tickets gives one');
-    if (payload.expires_at <= this.#now()) throw new AppError('unauthorized', 'ticket: has expired; ask for another');
+    if (payload.expires_at <= this.#now())
+      throw new AppError('unauthorized', 'ticket: has expired; ask for another');
     if (!(await this.#used.add(payload.nonce, payload.expires_at)))
       throw new AppError('unauthorized', 'ticket: was used before; each connection needs its own');
     return { sandboxId, apiKeyId: payload.api_key_id };

@@ -114,7 +114,10 @@ export class ControlLease implements AsyncDisposable {
       try {
         if (!(await this.#renew())) return this.#fenced.resolve(new FencedError());
       } catch (error) {
-        this.#options.log.warn({ err: error }, 'the lease of this control was not renewed; control tries again');
+        this.#options.log.warn(
+          { err: error },
+          'the lease of this control was not renewed; control tries again',
+        );
       }
     }
   }

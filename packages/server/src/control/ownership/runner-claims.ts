@@ -1,4 +1,5 @@
 /** Which control owns a runner, in SQL. One statement decides, so two never own a runner at a time. */
+import { AppError } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from './database-time.ts';
@@ -11,6 +12,19 @@ export class RunnerClaims {
   constructor(db: Database, control: string) {
     this.#db = db;
     this.#control = control;
+  }
+
+  /**
+   * Takes the runner that this control is connected with, which may be new. Sandboxes from before runners had ids are those of
+   * the first one. Throws `unavailable` if another control owns it.
+   */
+  async take(id: string, region: string): Promise<void> {
+    await this.add(id, region);
+    if ((await this.claim(id)) === undefined)
+      throw new AppError('unavailable', 'another control owns the runner of this machine');
+    await sql`
+      UPDATE sandboxes SET runner_id = ${id}
+      WHERE runner_id IS NULL AND status IN ('creating', 'running', 'hibernated')`.execute(this.#db);
   }
 
   /** Adds a runner that is new. */

@@ -20,7 +20,8 @@ import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Accelerator, RunnerEvent } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
-import type { RunnerMoments } from '../placement/runner-moments.ts';
+import type { RunnerClaims } from '../ownership/runner-claims.ts';
+import type { RunnerPresence } from './runner-presence.ts';
 import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
 import type { EgressKeeper } from '../egress/egress-keeper.ts';
 import type { EgressNotes } from '../egress/egress-notes.ts';
@@ -38,7 +39,9 @@ export interface RunnerLinkParts {
   captures: CaptureKeeper;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
-  moments: RunnerMoments;
+  presence: RunnerPresence;
+  claims: Pick<RunnerClaims, 'take'>;
+  region: string;
   reconcileIntervalMs: number;
   log: Logger;
 }
@@ -113,6 +116,8 @@ export class RunnerLink implements AsyncDisposable {
   }
 
   async #noteConnected(): Promise<void> {
+    const { runner, claims, region } = this.#parts;
+    await claims.take((await runner.readRoster()).runner_id, region);
     for (const { row } of this.#parts.drivers.list()) this.#parts.egressKeeper.mark(row.id);
     await this.#reconcile();
     if (this.#hasBeenLost) for (const driver of this.#parts.drivers.list()) driver.live.grace();
@@ -140,7 +145,7 @@ export class RunnerLink implements AsyncDisposable {
   }
 
   async #reconcile(): Promise<void> {
-    const { drivers, runner, store, moments, captures, egressKeeper } = this.#parts;
+    const { drivers, runner, store, presence, captures, egressKeeper } = this.#parts;
     const { accelerator } = await runner.status();
     this.#accelerator = accelerator;
     // Both are taken before the VMs are listed: a sandbox that starts in between is in neither.
@@ -149,10 +154,11 @@ export class RunnerLink implements AsyncDisposable {
       .list()
       .filter((driver) => !driver.isBusy)
       .map(toView);
-    const { vms: listed, moment } = await runner.readRoster();
-    moments.note({ bootId: moment.boot_id, bootMs: moment.ms });
+    const roster = await runner.readRoster();
+    const { vms: listed } = roster;
+    presence.note(roster);
     const vms = new Set(listed.map((vm) => vm.id));
-    const seenAt = moments.now();
+    const seenAt = presence.now();
     const seen = drivers.list().filter(({ row }) => row.status === 'running' && vms.has(row.id));
     for (const driver of seen) driver.live.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);

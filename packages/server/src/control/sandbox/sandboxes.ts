@@ -26,7 +26,7 @@ import type { SandboxRow } from './record/sandbox-tables.ts';
 import type { SnapshotRow, WholeSnapshotRow } from '../snapshots/snapshot-tables.ts';
 import type { Grant } from '../egress/grant.ts';
 import type { Grants } from '../egress/grants.ts';
-import type { RunnerMoments } from '../placement/runner-moments.ts';
+import type { RunnerPresence } from './runner-presence.ts';
 import type { Environments } from './environment/environments.ts';
 import type { FamilyStore } from './record/family-store.ts';
 import { bootChildren, readFork, type ForkedChild } from './forking.ts';
@@ -45,7 +45,7 @@ export interface SandboxesParts {
   drivers: LiveDrivers;
   store: SandboxStore;
   runner: RunnerClient;
-  moments: Pick<RunnerMoments, 'now'>;
+  presence: Pick<RunnerPresence, 'id' | 'now'>;
   region: string;
   registries: Registries;
   imageUses: ImageUses;
@@ -342,7 +342,8 @@ export class Sandboxes {
   }
 
   #begin(id: string) {
-    return { id, region: this.#parts.region, now: this.#parts.moments.now() };
+    const { region, presence } = this.#parts;
+    return { id, region, runnerId: presence.id, now: presence.now() };
   }
 }
 

@@ -19,7 +19,7 @@ import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
 import { createOwnership } from '../ownership/ownership-migration.ts';
 import { createUsedTickets } from '../auth/used-tickets.ts';
-import { addRowVersions } from '../sandbox/record/row-versions-migration.ts';
+import { addRowVersions, addRunnerIds } from '../sandbox/record/ownership-columns.ts';
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';
@@ -114,6 +114,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0027_ownership': {
     async up(db: Database) {
       await addRowVersions(db);
+      await addRunnerIds(db);
       await createUsedTickets(db);
       await createOwnership(db);
     },

@@ -10,6 +10,7 @@ export function buildSandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
   return {
     id: 'run00000000000000000001',
     version: 0,
+    runner_id: null,
     audit_key_id: null,
     audit_stored_at: null,
     network: null,

@@ -27,7 +27,7 @@ import type { AuditLog } from '../../audit/audit-log.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
 import type { SandboxRow, SandboxUpdate } from '../record/sandbox-tables.ts';
-import type { RunnerMoments } from '../../placement/runner-moments.ts';
+import type { RunnerPresence } from '../runner-presence.ts';
 import type { Clock } from '../../time/clock.ts';
 import { buildEnding, buildEndNotes, type EndEvent } from '../record/ending.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
@@ -49,7 +49,7 @@ export interface LiveSandboxParts {
   notes: Pick<EgressNotes, 'ended'>;
   disks: Pick<SandboxDisks, 'findDetaching' | 'noteState'>;
   clock: Clock;
-  moments: Pick<RunnerMoments, 'now'>;
+  presence: Pick<RunnerPresence, 'now'>;
   log: Logger;
   onExpire: (reason: ExpiryReason) => void;
   /** Resolves a pending rollback. Called in the queue slot of an operation, before the operation. */
@@ -99,7 +99,7 @@ export class LiveSandbox {
   }
 
   get now(): HostMoment {
-    return this.#parts.moments.now();
+    return this.#parts.presence.now();
   }
 
   /** Resolves when it is no longer being created, whatever the outcome. */

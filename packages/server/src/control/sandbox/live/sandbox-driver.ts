@@ -27,7 +27,7 @@ import type { EgressKeeper } from '../../egress/egress-keeper.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
 import type { Grants } from '../../egress/grants.ts';
 import type { RunnerClient } from '../../placement/runner-client.ts';
-import type { RunnerMoments } from '../../placement/runner-moments.ts';
+import type { RunnerPresence } from '../runner-presence.ts';
 import type { Clock } from '../../time/clock.ts';
 import { readEndReason } from '../record/ending.ts';
 import type { ExpiryReason } from './idle-timer.ts';
@@ -54,7 +54,7 @@ export interface DriverParts {
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
   clock: Clock;
-  moments: Pick<RunnerMoments, 'now'>;
+  presence: Pick<RunnerPresence, 'now'>;
   limits: ControlLimits;
   log: Logger;
   /** Called with the row when its state, as committed, has changed. */
@@ -84,7 +84,7 @@ export class SandboxDriver {
   readonly #disks: SandboxDisks;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    const { runner, store, audit, notes, grants, disks, clock, moments, limits } = parts;
+    const { runner, store, audit, notes, grants, disks, clock, presence, limits } = parts;
     const { onEnding, onState, onFinal, admitResume, noteStart } = parts;
     this.#disks = disks;
     this.#log = parts.log.child({ sandbox_id: row.id });
@@ -95,7 +95,7 @@ export class SandboxDriver {
       notes,
       disks,
       clock,
-      moments,
+      presence,
       log: this.#log,
       onExpire: (reason) => void this.#expire(reason),
       settleRollback: () => this.rollback.settleInTurn(),

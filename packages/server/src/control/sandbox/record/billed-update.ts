@@ -34,7 +34,11 @@ export async function updateBilled(
 
 type Changed = Tables & { changed: SandboxRow };
 
-function buildUpdate(creator: QueryCreator<Tables>, { id, status, version }: SandboxRow, change: SandboxUpdate) {
+function buildUpdate(
+  creator: QueryCreator<Tables>,
+  { id, status, version }: SandboxRow,
+  change: SandboxUpdate,
+) {
   return creator
     .updateTable('sandboxes')
     .set({ ...change, version: version + 1 })

@@ -12,6 +12,8 @@ import { checkEnd } from './settings.ts';
 interface Beginning {
   id: string;
   region: string;
+  /** The runner that will have its VM. */
+  runnerId: string;
   now: HostMoment;
 }
 
@@ -31,7 +33,7 @@ type Times =
 
 /** Builds the row of a create. Throws `invalid_request` for an end that has passed. */
 export function buildCreatedRow(
-  { id, region, now }: Beginning,
+  { id, region, runnerId, now }: Beginning,
   { organizationId, teamId }: Owner,
   { request, network, sealedEnv }: Asked<CreateSandboxRequest> & { network: NetworkPolicy | null },
 ): NewSandboxRow {
@@ -42,6 +44,7 @@ export function buildCreatedRow(
     name: request.name ?? null,
     image: request.image,
     region,
+    runner_id: runnerId,
     vcpus: request.vcpus,
     mem_mib: request.mem_mib,
     disk_mib: request.disk_mib,
@@ -59,7 +62,7 @@ export function buildCreatedRow(
 
 /** Builds the row of a fork's child. It inherits everything from its parent except the name and the age. */
 export function buildChildRow(
-  { id, region, now }: Beginning,
+  { id, region, runnerId, now }: Beginning,
   parent: SandboxRow,
   { forkId, sealedEnv }: { forkId: string; sealedEnv: Buffer | null },
 ): NewSandboxRow {
@@ -69,6 +72,7 @@ export function buildChildRow(
     team_id: parent.team_id,
     image: parent.image,
     region,
+    runner_id: runnerId,
     vcpus: parent.vcpus,
     mem_mib: parent.mem_mib,
     disk_mib: parent.disk_mib,
@@ -92,7 +96,7 @@ export function buildChildRow(
  * has passed.
  */
 export function buildRestoredRow(
-  { id, region, now }: Beginning,
+  { id, region, runnerId, now }: Beginning,
   { snapshot, teamId }: { snapshot: WholeSnapshotRow; teamId: string },
   {
     request,
@@ -108,6 +112,7 @@ export function buildRestoredRow(
     name: name ?? null,
     image: snapshot.image,
     region,
+    runner_id: runnerId,
     vcpus: snapshot.vcpus,
     mem_mib: snapshot.mem_mib,
     disk_mib: snapshot.disk_mib,

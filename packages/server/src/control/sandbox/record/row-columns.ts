@@ -7,6 +7,7 @@ const COLUMNS = [
   ...RECORD_COLUMNS,
   'organization_id',
   'version',
+  'runner_id',
   'origin',
   'hibernation_id',
   'rollback_id',

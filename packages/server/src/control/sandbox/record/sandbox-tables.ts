@@ -27,6 +27,8 @@ export interface SandboxTable {
   name: Generated<string | null>;
   image: string;
   region: string;
+  /** The runner that has its VM, or its hibernation. Null for one from before runners had ids, until it is claimed. */
+  runner_id: Generated<string | null>;
   vcpus: number;
   mem_mib: number;
   disk_mib: number;
