@@ -68,6 +68,7 @@ beforeEach(async () => {
   ids = [0, 1, 2].map(() => `run${crypto.randomUUID().replaceAll('-', '').slice(0, 20)}`);
   await new SandboxStore(db).insert(
     ids.map((one) => ({ ...row, id: one, labels: '{}', audit_key_id: null, status: 'running' as const })),
+    () => undefined,
   );
 });
 

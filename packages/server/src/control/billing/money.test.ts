@@ -89,7 +89,7 @@ function buildRow({ organizationId, teamId }: Organization, plan: Plan): NewSand
 
 /** Carries out a plan in the database, with the statements of the service. */
 async function liveThrough(store: SandboxStore, organization: Organization, plan: Plan): Promise<BilledLife> {
-  const [created] = await store.insert([buildRow(organization, plan)]);
+  const [created] = await store.insert([buildRow(organization, plan)], () => undefined);
   assert.ok(created);
   const row = await store.update(created, changeState(created.status, 'started'));
   const simulated = new SimulatedLife(row, (from, change) => store.update(from, change));

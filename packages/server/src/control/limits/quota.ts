@@ -5,34 +5,32 @@ import type { Limits } from './organization-limits.ts';
 
 export type Shape = Pick<SandboxRow, 'vcpus' | 'mem_mib'>;
 
-export interface QuotaUse {
-  /** Creating, running or hibernated. */
+/** The live sandboxes of an organization. */
+export interface Held extends Shape {
+  /** Creating, running or hibernated. The shape is the sum of those that run, or are about to. */
   sandboxes: number;
-  /** Those of them that hold vCPUs and memory, including one that is about to resume. */
-  held: readonly Shape[];
-  more: readonly Shape[];
-}
-
-/** Returns whether a sandbox holds vCPUs and memory. A hibernated one does only when it is about to run again. */
-export function holdsMachine({
-  row,
-  isResuming,
-}: {
-  row: Pick<SandboxRow, 'status'>;
-  isResuming: boolean;
-}): boolean {
-  return row.status !== 'hibernated' || isResuming;
 }
 
 /** Throws `capacity`, which names the limit, if `more` does not fit. */
-export function checkQuota(limits: Limits, { sandboxes, held, more }: QuotaUse): void {
+export function checkQuota(limits: Limits, held: Held, more: readonly Shape[]): void {
   // A resume adds no sandbox. It must not fail because the limit was lowered meanwhile.
   if (more.length > 0)
-    check('live sandboxes', limits.sandboxes, { used: sandboxes, asked: more.length }, 'destroy some');
+    check('live sandboxes', limits.sandboxes, { used: held.sandboxes, asked: more.length }, 'destroy some');
+  checkShapes(limits, held, more);
+}
+
+/** Throws `capacity` if a sandbox that is hibernated may not run again. */
+export function checkResume(limits: Limits, held: Held, shape: Shape): void {
+  const { vcpus, mem_mib } = held;
+  checkShapes(limits, { vcpus: vcpus + shape.vcpus, mem_mib: mem_mib + shape.mem_mib }, []);
+}
+
+function checkShapes(limits: Limits, held: Shape, more: readonly Shape[]): void {
   const remedy = 'destroy or hibernate some';
-  const sum = (shapes: readonly Shape[], name: keyof Shape) =>
-    shapes.reduce((total, shape) => total + shape[name], 0);
-  const asked = (name: keyof Shape) => ({ used: sum(held, name), asked: sum(more, name) });
+  const asked = (name: keyof Shape) => ({
+    used: held[name],
+    asked: more.reduce((total, shape) => total + shape[name], 0),
+  });
   check('vCPUs in use', limits.vcpus, asked('vcpus'), remedy);
   check('MiB of memory in use', limits.memMiB, asked('mem_mib'), remedy);
 }

@@ -105,8 +105,8 @@ test('callers that wait for one sandbox do not delay the events of the others', 
 });
 
 class LosingStore extends SandboxStore {
-  override async insert(rows: Parameters<SandboxStore['insert']>[0]): Promise<never> {
-    await super.insert(rows);
+  override async insert(...insert: Parameters<SandboxStore['insert']>): Promise<never> {
+    await super.insert(...insert);
     throw new Error('Connection terminated unexpectedly');
   }
 }
@@ -118,7 +118,10 @@ test('an insert whose answer was lost counts, and its record is found again', as
   const inserts = new PendingInserts(new LosingStore(db));
   const { has_env: _, ...made } = await new SandboxStore(db).get(id);
   const row = { ...made, id: `run${'a'.repeat(20)}`, labels: '{}', status: 'creating' as const };
-  await assert.rejects(inserts.insert([row]), /terminated/);
+  await assert.rejects(
+    inserts.insert([row], () => undefined),
+    /terminated/,
+  );
   assert.equal(inserts.list(row.organization_id).length, 1);
   const found: string[] = [];
   await inserts.resolve((recovered) => found.push(recovered.id));

@@ -129,7 +129,7 @@ export class Sandboxes {
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(organizationId);
     const { vcpus, mem_mib, disk_mib } = request;
-    this.#drivers.checkQuota(organizationId, [request]);
+    await this.#drivers.checkQuota(organizationId, [request]);
     // Refuses before a record exists: callers that retry would leave a record each time.
     using _ = await this.#runner.admitVm(id, request);
     const takeDisks = await this.#planDisk(owner, reach, id, request);
@@ -182,7 +182,7 @@ export class Sandboxes {
   async #restore({ id, snapshot, teamId, request, egress }: RestoreSandbox): Promise<SandboxRecord> {
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(snapshot.organization_id);
-    this.#drivers.checkQuota(snapshot.organization_id, [snapshot]);
+    await this.#drivers.checkQuota(snapshot.organization_id, [snapshot]);
     using _ = await this.#runner.admitVm(id, snapshot);
     const takeDisks = await this.#planRestoredDisk({ id, snapshot, teamId, request });
     const { environments } = this.#parts;

@@ -19,7 +19,7 @@ import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
 import { createOwnership } from '../ownership/ownership-migration.ts';
 import { createUsedTickets } from '../auth/used-tickets.ts';
-import { addRowVersions, addRunnerIds } from '../sandbox/record/ownership-columns.ts';
+import { addQuotaColumns, addRowVersions, addRunnerIds } from '../sandbox/record/ownership-columns.ts';
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';
@@ -115,6 +115,7 @@ export const MIGRATIONS: Record<string, Migration> = {
     async up(db: Database) {
       await addRowVersions(db);
       await addRunnerIds(db);
+      await addQuotaColumns(db);
       await createUsedTickets(db);
       await createOwnership(db);
     },

@@ -35,6 +35,7 @@ export function buildSandboxRow(change: Partial<SandboxRow> = {}): SandboxRow {
     auto_hibernate: false,
     hibernation_id: null,
     hibernated_at: null,
+    is_resuming: false,
     rollback_id: null,
     rollback_snapshot_id: null,
     rollback_disk_version: null,

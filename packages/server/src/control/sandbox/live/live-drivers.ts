@@ -7,14 +7,14 @@ import { isDatabaseAway } from '../../db/database-error.ts';
 import type { TakeDisks } from '../../disks/sandbox-disks.ts';
 import type { NewSandboxRow, SandboxRow } from '../record/sandbox-tables.ts';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
-import { checkQuota, holdsMachine, type Shape } from '../../limits/quota.ts';
+import { checkQuota, checkResume, type Held, type Shape } from '../../limits/quota.ts';
 import { ByOrganization } from '../record/by-organization.ts';
-import { nameTaken, type SandboxStore } from '../record/sandbox-store.ts';
+import { nameTaken, type Admit, type SandboxStore } from '../record/sandbox-store.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
 import { invariant } from '../../../lib/invariant.ts';
 import { traced } from '../../../lib/tracing/tracing.ts';
 
-export interface LiveDriversParts extends Omit<DriverParts, 'onFinal' | 'admitResume'> {
+export interface LiveDriversParts extends Omit<DriverParts, 'onFinal' | 'reserveResume'> {
   /** New sandboxes use the newest secret of their team. */
   teamSecrets: Pick<TeamSecrets, 'ensure'>;
   /** Called when the end of a sandbox is committed. */
@@ -35,6 +35,7 @@ export class LiveDrivers implements Disposable {
 
   /** Adopts the sandboxes that are live according to their records. */
   async load(): Promise<void> {
+    await this.#parts.store.forgetResumes();
     for (const row of await this.#parts.store.listAlive()) this.#add(row).live.adopt();
   }
 
@@ -80,9 +81,11 @@ export class LiveDrivers implements Disposable {
     const [first] = rows;
     if (first === undefined) return [];
     const { id: audit_key_id } = await this.#parts.teamSecrets.ensure(first.team_id);
-    this.checkQuota(first.organization_id, rows);
     const keyed = rows.map((row) => ({ ...row, audit_key_id }));
-    const inserted = new Map((await this.#inserts.insert(keyed, takeDisks)).map((row) => [row.id, row]));
+    const limits = this.#parts.limitsOf(first.organization_id);
+    const admit = (held: Held): void => checkQuota(limits, held, rows);
+    const made = await this.#inserts.insert(keyed, admit, takeDisks);
+    const inserted = new Map(made.map((row) => [row.id, row]));
     return rows.flatMap(({ id }) => {
       const row = inserted.get(id);
       return row === undefined ? [] : [this.#add(row)];
@@ -100,18 +103,22 @@ export class LiveDrivers implements Disposable {
     if (name !== undefined && this.listOf(organizationId).some(isTaken)) throw nameTaken(name);
   }
 
-  /** Throws `capacity` if the organization may not have these in addition. */
-  checkQuota(organizationId: string, more: readonly Shape[]): void {
-    const live = this.listOf(organizationId);
-    const pending = this.#inserts.list(organizationId);
-    const held = [...live.filter(holdsMachine).map((driver) => driver.row), ...pending];
-    checkQuota(this.#parts.limitsOf(organizationId), { sandboxes: live.length + pending.length, held, more });
+  /** Throws `capacity` if the organization may not have these in addition. The insert decides between concurrent creates. */
+  async checkQuota(organizationId: string, more: readonly Shape[]): Promise<void> {
+    const held = await this.#parts.store.readHeld(organizationId);
+    checkQuota(this.#parts.limitsOf(organizationId), held, more);
   }
 
-  /** Throws `credit_exhausted` or `capacity` if a sandbox may not resume now. The quota counts it already. */
-  async #admitResume(organizationId: string): Promise<void> {
-    await this.#parts.credit.require(organizationId);
-    this.checkQuota(organizationId, []);
+  /** Throws `credit_exhausted` or `capacity` if a sandbox may not resume now. From then on it counts as one that runs. */
+  async #reserveResume(row: SandboxRow): Promise<SandboxRow> {
+    const { credit, store, limitsOf } = this.#parts;
+    await credit.require(row.organization_id);
+    const limits = limitsOf(row.organization_id);
+    return store.reserveResume(row, (held) => {
+      // One whose resume has failed without an answer is counted already.
+      if (row.is_resuming) checkQuota(limits, held, []);
+      else checkResume(limits, held, row);
+    });
   }
 
   #add(row: SandboxRow): SandboxDriver {
@@ -119,14 +126,15 @@ export class LiveDrivers implements Disposable {
       this.#drivers.delete(row.organization_id, row.id);
       this.#parts.onEnded();
     };
-    const admitResume = (): Promise<void> => this.#admitResume(row.organization_id);
-    const driver = new SandboxDriver(row, { ...this.#parts, onFinal, admitResume });
+    const reserveResume = (from: SandboxRow): Promise<SandboxRow> => this.#reserveResume(from);
+    const driver = new SandboxDriver(row, { ...this.#parts, onFinal, reserveResume });
     this.#drivers.set(row.organization_id, row.id, driver);
     return driver;
   }
 }
 
-interface Pending extends Pick<NewSandboxRow, 'id' | 'vcpus' | 'mem_mib'> {
+interface Pending {
+  id: string;
   organizationId: string;
   isInDoubt: boolean;
 }
@@ -141,11 +149,11 @@ export class PendingInserts {
   }
 
   /** Inserts all of them or none. */
-  async insert(rows: readonly NewSandboxRow[], takeDisks?: TakeDisks): Promise<SandboxRow[]> {
+  async insert(rows: readonly NewSandboxRow[], admit: Admit, takeDisks?: TakeDisks): Promise<SandboxRow[]> {
     for (const row of rows) this.#note(row, false);
     let isInDoubt = false;
     try {
-      return await this.#store.insert(rows, takeDisks);
+      return await this.#store.insert(rows, admit, takeDisks);
     } catch (error) {
       isInDoubt = isDatabaseAway(error);
       throw error;
@@ -173,13 +181,7 @@ export class PendingInserts {
     }
   }
 
-  #note({ id, organization_id, vcpus, mem_mib }: NewSandboxRow, isInDoubt: boolean): void {
-    this.#pending.set(organization_id, id, {
-      id,
-      organizationId: organization_id,
-      vcpus,
-      mem_mib,
-      isInDoubt,
-    });
+  #note({ id, organization_id: organizationId }: NewSandboxRow, isInDoubt: boolean): void {
+    this.#pending.set(organizationId, id, { id, organizationId, isInDoubt });
   }
 }

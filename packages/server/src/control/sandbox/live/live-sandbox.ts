@@ -139,14 +139,19 @@ export class LiveSandbox {
     return traced('sandbox.commit', () => this.#commit(change, notes));
   }
 
-  async #commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
+  #commit(change: SandboxUpdate, notes?: AuditNote | readonly AuditNote[]): Promise<void> {
     const { store, audit } = this.#parts;
-    const row = this.#row;
-    this.#isInDoubt = true;
-    this.#row =
+    return this.commitBy((row) =>
       notes === undefined
-        ? await store.update(row, change)
-        : await audit.commit(row.id, notes, (transaction) => store.within(transaction).update(row, change));
+        ? store.update(row, change)
+        : audit.commit(row.id, notes, (transaction) => store.within(transaction).update(row, change)),
+    );
+  }
+
+  /** Commits a change that `write` makes together with others. Call only while holding the commit lock. */
+  async commitBy(write: (row: SandboxRow) => Promise<SandboxRow>): Promise<void> {
+    this.#isInDoubt = true;
+    this.#row = await write(this.#row);
     this.#isInDoubt = false;
     this.#followState(0);
   }

@@ -68,7 +68,7 @@ export interface DriverParts {
   /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
   /** Throws if the sandbox may not be resumed now: its organization lacks credit or quota. */
-  admitResume: () => Promise<void>;
+  reserveResume: (row: SandboxRow) => Promise<SandboxRow>;
 }
 
 export class SandboxDriver {
@@ -85,7 +85,7 @@ export class SandboxDriver {
 
   constructor(row: SandboxRow, parts: DriverParts) {
     const { runner, store, audit, notes, grants, disks, clock, presence, limits } = parts;
-    const { onEnding, onState, onFinal, admitResume, noteStart } = parts;
+    const { onEnding, onState, onFinal, reserveResume, noteStart } = parts;
     this.#disks = disks;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
@@ -112,7 +112,7 @@ export class SandboxDriver {
       vm,
       egress,
       grants,
-      admitResume,
+      reserveResume,
       disks,
       noteStart,
     });
@@ -136,10 +136,6 @@ export class SandboxDriver {
 
   get isBusy(): boolean {
     return this.live.operations.current !== null;
-  }
-
-  get isResuming(): boolean {
-    return this.live.operations.current === 'resuming';
   }
 
   /**

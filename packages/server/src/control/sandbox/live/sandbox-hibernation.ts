@@ -15,7 +15,7 @@ import {
   buildResumedNotes,
 } from '../record/hibernation.ts';
 import { newHibernationId } from '../record/ids.ts';
-import type { SandboxUpdate } from '../record/sandbox-tables.ts';
+import type { SandboxRow, SandboxUpdate } from '../record/sandbox-tables.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated } from './missing-vm.ts';
 import type { SandboxEgress } from './sandbox-egress.ts';
@@ -28,7 +28,8 @@ export interface HibernationParts {
   vm: SandboxVm;
   egress: SandboxEgress;
   grants: Grants;
-  admitResume: () => Promise<void>;
+  /** Marks the row as one that holds vCPUs and memory. Throws `credit_exhausted` or `capacity` if it may not. */
+  reserveResume: (row: SandboxRow) => Promise<SandboxRow>;
   disks: SandboxDisks;
   noteStart: NoteStart;
 }
@@ -38,19 +39,19 @@ export class SandboxHibernation {
   readonly #vm: SandboxVm;
   readonly #egress: SandboxEgress;
   readonly #grants: Grants;
-  readonly #admitResume: () => Promise<void>;
+  readonly #reserveResume: HibernationParts['reserveResume'];
   readonly #disks: SandboxDisks;
   readonly #noteStart: NoteStart;
   #waking: Promise<SandboxRecord> | undefined;
   /** Whether a VM may run since a resume without an outcome, with the policy and the secrets of that time. */
   #mayRun = false;
 
-  constructor(live: LiveSandbox, { vm, egress, grants, admitResume, disks, noteStart }: HibernationParts) {
+  constructor(live: LiveSandbox, { vm, egress, grants, reserveResume, disks, noteStart }: HibernationParts) {
     this.#live = live;
     this.#vm = vm;
     this.#egress = egress;
     this.#grants = grants;
-    this.#admitResume = admitResume;
+    this.#reserveResume = reserveResume;
     this.#disks = disks;
     this.#noteStart = noteStart;
   }
@@ -115,7 +116,7 @@ export class SandboxHibernation {
   }
 
   async #resume(isFresh: boolean): Promise<void> {
-    await this.#admitResume();
+    await this.#live.inTurn(() => this.#live.commitBy(this.#reserveResume));
     await enterRecordStep('record.resume');
     try {
       const taken = await this.#disks.reattach(this.#live.row, { isFresh });
@@ -132,8 +133,19 @@ export class SandboxHibernation {
       await this.#egress.noteResumed(grants);
     } catch (error) {
       await this.#disks.giveBack(this.#live.row);
+      // If this fails, too, the sandbox counts until its next resume or end.
+      await this.#giveUp(error).catch(() => undefined);
       throw this.#disks.explainResume(this.#live.row, error);
     }
+  }
+
+  /** A VM that may run, as the runner gave no answer, holds what it was given. */
+  async #giveUp(error: unknown): Promise<void> {
+    if (isUnanswered(error)) return;
+    await this.#live.inTurn(async () => {
+      const { status, is_resuming } = this.#live.row;
+      if (status === 'hibernated' && is_resuming) await this.#live.commit({ is_resuming: false });
+    });
   }
 
   async #restore(grants: readonly OpenGrant[], workspace: VmWorkspace | undefined): Promise<VmInfo> {

@@ -62,6 +62,7 @@ export function buildResumed(row: SandboxRow, now: HostMoment): SandboxUpdate {
   return {
     ...changeState(row.status, 'started'),
     hibernation_id: null,
+    is_resuming: false,
     hibernated_at: null,
     disk_version: null,
     hibernated_ms: findHibernatedMs(row, now),

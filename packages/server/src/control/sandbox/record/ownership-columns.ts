@@ -5,6 +5,14 @@ export async function addRowVersions(db: Kysely<unknown>): Promise<void> {
   await sql`ALTER TABLE sandboxes ADD COLUMN version bigint NOT NULL DEFAULT 0`.execute(db);
 }
 
+/** Counts of an organization's live sandboxes read only this index. */
+export async function addQuotaColumns(db: Kysely<unknown>): Promise<void> {
+  await sql`ALTER TABLE sandboxes ADD COLUMN is_resuming boolean NOT NULL DEFAULT false`.execute(db);
+  await sql`
+    CREATE INDEX sandboxes_held ON sandboxes (organization_id) INCLUDE (status, is_resuming, vcpus, mem_mib)
+    WHERE status IN ('creating', 'running', 'hibernated')`.execute(db);
+}
+
 export async function addRunnerIds(db: Kysely<unknown>): Promise<void> {
   await sql`ALTER TABLE sandboxes ADD COLUMN runner_id text`.execute(db);
   await sql`

@@ -10,6 +10,7 @@ const COLUMNS = [
   'runner_id',
   'origin',
   'hibernation_id',
+  'is_resuming',
   'rollback_id',
   'rollback_snapshot_id',
   'last_active_at',

@@ -2,11 +2,13 @@
 import { AppError, FIRST_STATE, type SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
+import { lockOrganization } from '../../accounts/organizations/lock-organization.ts';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
 import { isTaken } from '../../db/database-error.ts';
 import { followHolder } from '../../disks/held-disk.ts';
 import type { TakeDisks } from '../../disks/sandbox-disks.ts';
+import type { Held } from '../../limits/quota.ts';
 import { updateBilled } from './billed-update.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { LIVE_STATES } from './live-list.ts';
@@ -23,6 +25,9 @@ export interface SandboxFilter {
   /** The list contains only sandboxes older than this one. */
   after?: { createdAt: number; id: string };
 }
+
+/** Throws `capacity` if the organization, which holds this already, may not have more. */
+export type Admit = (held: Held) => void;
 
 export interface Heartbeat {
   id: string;
@@ -45,18 +50,55 @@ export class SandboxStore {
   }
 
   /**
-   * Inserts all of them or none, and takes their disks in the same transaction. Throws `already_exists` for a name that
-   * is taken.
+   * Inserts all of them or none, and takes their disks in the same transaction. They belong to one organization, which has
+   * one such transaction at a time. Throws what `admit` throws, and `already_exists` for a name that is taken.
    */
-  insert(rows: readonly NewSandboxRow[], takeDisks?: TakeDisks): Promise<SandboxRow[]> {
-    if (takeDisks === undefined) return insertRows(this.#db, rows);
+  insert(rows: readonly NewSandboxRow[], admit: Admit, takeDisks?: TakeDisks): Promise<SandboxRow[]> {
     return this.#db.transaction().execute(async (transaction) => {
-      const disks = await takeDisks(transaction);
+      await this.within(transaction).#admit(rows[0]?.organization_id ?? '', admit);
+      const disks = (await takeDisks?.(transaction)) ?? [];
       return insertRows(
         transaction,
         rows.map((row, index) => ({ ...row, ...disks[index] })),
       );
     });
+  }
+
+  /** Marks a hibernated sandbox as one that holds vCPUs and memory again. Throws what `admit` throws. */
+  reserveResume(from: SandboxRow, admit: Admit): Promise<SandboxRow> {
+    return this.#db.transaction().execute(async (transaction) => {
+      const store = this.within(transaction);
+      await store.#admit(from.organization_id, admit);
+      return store.#update(from, { is_resuming: true });
+    });
+  }
+
+  /** Call while nothing is being resumed: a killed control may have left marks. */
+  async forgetResumes(): Promise<void> {
+    await this.#db
+      .updateTable('sandboxes')
+      .set({ is_resuming: false })
+      .where('status', '=', 'hibernated')
+      .where('is_resuming', '=', true)
+      .execute();
+  }
+
+  async #admit(organizationId: string, admit: Admit): Promise<void> {
+    await lockOrganization(this.#db, organizationId);
+    admit(await this.readHeld(organizationId));
+  }
+
+  /** Returns what the organization holds now. A hibernated sandbox holds vCPUs and memory only if it is about to run. */
+  async readHeld(organizationId: string): Promise<Held> {
+    const { rows } = await sql<Held>`
+      SELECT count(*) AS sandboxes, coalesce(sum(vcpus) FILTER (WHERE runs), 0)::bigint AS vcpus,
+        coalesce(sum(mem_mib) FILTER (WHERE runs), 0)::bigint AS mem_mib
+      FROM (
+        SELECT vcpus, mem_mib, status <> 'hibernated' OR is_resuming AS runs FROM sandboxes
+        WHERE organization_id = ${organizationId} AND status IN ('creating', 'running', 'hibernated')) live`.execute(
+      this.#db,
+    );
+    return rows[0] ?? { sandboxes: 0, vcpus: 0, mem_mib: 0 };
   }
 
   /**

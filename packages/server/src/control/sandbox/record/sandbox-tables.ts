@@ -44,6 +44,8 @@ export interface SandboxTable {
   /** `hibernated`: id of its capture. `running`: id of a requested capture, which may have replaced the VM already. */
   hibernation_id: Generated<string | null>;
   hibernated_at: Generated<number | null>;
+  /** `hibernated`: it is about to run, and holds vCPUs and memory. */
+  is_resuming: Generated<boolean>;
   /** Id of the rollback whose outcome is unknown, and id of its snapshot; both or neither. */
   rollback_id: Generated<string | null>;
   rollback_snapshot_id: Generated<string | null>;

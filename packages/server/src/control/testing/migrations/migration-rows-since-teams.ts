@@ -429,7 +429,7 @@ const BUDGETS: Change = {
 };
 
 const OWNERSHIP: Change = {
-  columns: { sandboxes: { version: 0, runner_id: null } },
+  columns: { sandboxes: { version: 0, runner_id: null, is_resuming: false } },
   adds: {
     used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
     controls: [
