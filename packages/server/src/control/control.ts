@@ -116,7 +116,7 @@ export async function startControl(
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
-  const idempotency = new Idempotency(db, log);
+  const idempotency = new Idempotency(db, ownership.id, log);
   const { usedTickets, accounts } = access;
   const purged = [idempotency, exposed.previews, accounts.sessions, usedTickets];
   purgeHourly([...purged, ...live.purged, ...storage.purged], stack, log);

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
+import { sql } from 'kysely';
+import { DATABASE_NOW } from '../ownership/database-time.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 
 let harness: ControlHarness;
@@ -94,4 +97,42 @@ test('a key whose control was killed after the create returns the sandbox that w
   const second = await post('killed');
   assert.equal(second.status, 201);
   assert.equal(second.body.id, first.body.id);
+});
+
+async function leaveIncomplete(key: string, controlId: string): Promise<void> {
+  await using db = harness.openDatabase();
+  const change = { status_code: null, answer: null, control_id: controlId };
+  await db.updateTable('idempotency_keys').set(change).where('key', '=', key).execute();
+}
+
+async function addControl(id: string, leaseMs: number): Promise<void> {
+  await using db = harness.openDatabase();
+  await sql`
+    INSERT INTO controls (id, node_id, version, started_at, lease_until)
+    VALUES (${id}, ${id}, '0', 0, ${DATABASE_NOW} + ${leaseMs}::bigint)`.execute(db);
+}
+
+test('a duplicate waits for the first request at another control that is alive, and gets its answer', async () => {
+  const first = await post('elsewhere');
+  await addControl('ctl-alive', 60_000);
+  await leaveIncomplete('elsewhere', 'ctl-alive');
+  let isAnswered = false;
+  const second = post('elsewhere').finally(() => (isAnswered = true));
+  await delay(500);
+  assert.equal(isAnswered, false);
+  await using db = harness.openDatabase();
+  await db
+    .updateTable('idempotency_keys')
+    .set({ status_code: 201, answer: JSON.stringify({ ...first.body, of: 'the other control' }) })
+    .where('key', '=', 'elsewhere')
+    .execute();
+  assert.deepEqual((await second).body.id, first.body.id);
+});
+
+test('a key of a control whose lease is over is taken over', async () => {
+  const first = await post('orphaned');
+  await addControl('ctl-gone', -1);
+  await leaveIncomplete('orphaned', 'ctl-gone');
+  const second = await post('orphaned');
+  assert.deepEqual([second.status, second.body.id], [201, first.body.id]);
 });

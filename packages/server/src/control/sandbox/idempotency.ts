@@ -3,20 +3,24 @@
  * its answer is kept for 24 h. Later requests get that answer if their body is the same, and 422 if it is another. A
  * duplicate that arrives during the first request waits for it.
  *
- * A key is written before the work, with the id of its subject (a sandbox, a fork, a snapshot, a rollback), and
- * completed after it. If a key is incomplete and no request works on it, control was killed, or the outcome was
- * unknown. The state of the subject then decides whether there is an answer, or whether the work begins again. Errors
- * that a retry may overcome are not kept.
+ * A key is written before the work, with the id of its subject (a sandbox, a fork, a snapshot, a rollback) and of the
+ * control that does it, and completed after it. If a key is incomplete and no request works on it, its control was killed,
+ * or the outcome was unknown. The state of the subject then decides whether there is an answer, or whether the work begins
+ * again. Errors that a retry may overcome are not kept. A duplicate at another control waits, too: it looks again and again.
  */
 import { createHash } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, ERRORS, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { Database } from '../db/database.ts';
+import { isControlAlive } from '../ownership/live-controls.ts';
 import type { IdempotencyKeyTable } from './record/sandbox-tables.ts';
 
 const KEPT_MS = 24 * 3_600_000;
-const MAX_ROUNDS = 3;
+/** For how long a duplicate waits for the first request at another control. */
+const MAX_WAIT_MS = 20_000;
+const LOOK_AGAIN_MS = 250;
 
 /** An answer as it is kept and replayed. */
 export interface KeptAnswer<T> {
@@ -45,6 +49,8 @@ export interface IdempotentAnswer<T> extends KeptAnswer<T> {
 }
 
 type Key = Pick<IdempotentRequest<unknown>, 'organizationId' | 'route' | 'key'>;
+/** Key and subject: another control may have taken the key meanwhile, for another subject. */
+type OwnKey = Key & { subjectId: string };
 
 interface UnderWay {
   bodyHash: Buffer;
@@ -53,11 +59,14 @@ interface UnderWay {
 
 export class Idempotency {
   readonly #db: Database;
+  /** Id of this control. */
+  readonly #control: string;
   readonly #log: Logger;
   readonly #underWay = new Map<string, UnderWay>();
 
-  constructor(db: Database, log: Logger) {
+  constructor(db: Database, control: string, log: Logger) {
     this.#db = db;
+    this.#control = control;
     this.#log = log;
   }
 
@@ -81,13 +90,19 @@ export class Idempotency {
   }
 
   async #findOrCreate<T>(request: IdempotentRequest<T>, bodyHash: Buffer): Promise<IdempotentAnswer<T>> {
-    for (let round = 0; round < MAX_ROUNDS; round += 1) {
+    const end = performance.now() + MAX_WAIT_MS;
+    for (;;) {
       const subjectId = request.newSubjectId();
       if (await this.#claim(request, bodyHash, subjectId)) return this.#create(request, subjectId);
       const replayed = await this.#replay(request, bodyHash);
-      if (replayed !== undefined) return { ...replayed, isReplayed: true };
+      if (replayed === 'elsewhere' && performance.now() > end)
+        throw new AppError(
+          'unavailable',
+          'another request with this Idempotency-Key is under way; try again',
+        );
+      if (replayed === 'elsewhere') await delay(LOOK_AGAIN_MS);
+      else if (replayed !== 'free') return { ...replayed, isReplayed: true };
     }
-    throw new AppError('unavailable', 'another request with this Idempotency-Key is under way; try again');
   }
 
   async #claim(request: Key, bodyHash: Buffer, subjectId: string): Promise<boolean> {
@@ -99,6 +114,7 @@ export class Idempotency {
         key: request.key,
         body_sha256: bodyHash,
         subject_id: subjectId,
+        control_id: this.#control,
         created_at: Date.now(),
         status_code: null,
         answer: null,
@@ -113,14 +129,14 @@ export class Idempotency {
     try {
       answer = await request.create(subjectId);
     } catch (error) {
-      await this.#tolerate(this.#settleError(request, error));
+      await this.#tolerate(this.#settleError({ ...request, subjectId }, error));
       throw error;
     }
-    await this.#tolerate(this.#complete(request, answer));
+    await this.#tolerate(this.#complete({ ...request, subjectId }, answer));
     return { ...answer, isReplayed: false };
   }
 
-  async #settleError(request: Key, error: unknown): Promise<void> {
+  async #settleError(request: OwnKey, error: unknown): Promise<void> {
     if (error instanceof AppError && error.code === 'outcome_unknown') return;
     if (error instanceof AppError && !ERRORS[error.code].retryable) {
       const { status, code, message } = error;
@@ -139,20 +155,26 @@ export class Idempotency {
     }
   }
 
-  /** Returns undefined if the key is free again. Throws if the answer was an error. */
-  async #replay<T>(request: IdempotentRequest<T>, bodyHash: Buffer): Promise<KeptAnswer<T> | undefined> {
+  /** Returns `free` if the key is free again, `elsewhere` while another control works on it. Throws an answer that was an error. */
+  async #replay<T>(
+    request: IdempotentRequest<T>,
+    bodyHash: Buffer,
+  ): Promise<KeptAnswer<T> | 'free' | 'elsewhere'> {
     const row = await this.#find(request);
-    if (row === undefined) return undefined;
+    if (row === undefined) return 'free';
     if (row.created_at < Date.now() - KEPT_MS) {
-      await this.#forget(request);
-      return undefined;
+      await this.#forget({ ...request, subjectId: row.subject_id });
+      return 'free';
     }
     if (!row.body_sha256.equals(bodyHash)) throw otherBody();
     if (row.status_code !== null && row.answer !== null) return readAnswer(row.status_code, row.answer);
-    return this.#takeOver(request, row.subject_id);
+    const { control_id: control } = row;
+    const isElsewhere =
+      control !== null && control !== this.#control && (await isControlAlive(this.#db, control));
+    return isElsewhere ? 'elsewhere' : this.#takeOver(request, row.subject_id);
   }
 
-  async #takeOver<T>(request: IdempotentRequest<T>, subjectId: string): Promise<KeptAnswer<T> | undefined> {
+  async #takeOver<T>(request: IdempotentRequest<T>, subjectId: string): Promise<KeptAnswer<T> | 'free'> {
     const subject = await request.find(subjectId);
     if (subject === 'begun') {
       throw new AppError(
@@ -161,10 +183,10 @@ export class Idempotency {
       );
     }
     if (subject === 'nothing') {
-      await this.#forget(request);
-      return undefined;
+      await this.#forget({ ...request, subjectId });
+      return 'free';
     }
-    await this.#complete(request, subject);
+    await this.#complete({ ...request, subjectId }, subject);
     return subject;
   }
 
@@ -178,22 +200,24 @@ export class Idempotency {
       .executeTakeFirst();
   }
 
-  async #complete(request: Key, { status, body }: KeptAnswer<unknown>): Promise<void> {
+  async #complete(request: OwnKey, { status, body }: KeptAnswer<unknown>): Promise<void> {
     await this.#db
       .updateTable('idempotency_keys')
       .set({ status_code: status, answer: JSON.stringify(body) })
       .where('organization_id', '=', request.organizationId)
       .where('route', '=', request.route)
       .where('key', '=', request.key)
+      .where('subject_id', '=', request.subjectId)
       .execute();
   }
 
-  async #forget(request: Key): Promise<void> {
+  async #forget(request: OwnKey): Promise<void> {
     await this.#db
       .deleteFrom('idempotency_keys')
       .where('organization_id', '=', request.organizationId)
       .where('route', '=', request.route)
       .where('key', '=', request.key)
+      .where('subject_id', '=', request.subjectId)
       .execute();
   }
 }

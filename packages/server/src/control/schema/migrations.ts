@@ -19,7 +19,12 @@ import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
 import { createOwnership } from '../ownership/ownership-migration.ts';
 import { createUsedTickets } from '../auth/used-tickets.ts';
-import { addQuotaColumns, addRowVersions, addRunnerIds } from '../sandbox/record/ownership-columns.ts';
+import {
+  addQuotaColumns,
+  addRowVersions,
+  addRunnerIds,
+  nameControlsOfKeys,
+} from '../sandbox/record/ownership-columns.ts';
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';
@@ -116,6 +121,7 @@ export const MIGRATIONS: Record<string, Migration> = {
       await addRowVersions(db);
       await addRunnerIds(db);
       await addQuotaColumns(db);
+      await nameControlsOfKeys(db);
       await createUsedTickets(db);
       await createOwnership(db);
     },

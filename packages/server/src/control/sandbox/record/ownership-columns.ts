@@ -13,6 +13,10 @@ export async function addQuotaColumns(db: Kysely<unknown>): Promise<void> {
     WHERE status IN ('creating', 'running', 'hibernated')`.execute(db);
 }
 
+export async function nameControlsOfKeys(db: Kysely<unknown>): Promise<void> {
+  await sql`ALTER TABLE idempotency_keys ADD COLUMN control_id text`.execute(db);
+}
+
 export async function addRunnerIds(db: Kysely<unknown>): Promise<void> {
   await sql`ALTER TABLE sandboxes ADD COLUMN runner_id text`.execute(db);
   await sql`

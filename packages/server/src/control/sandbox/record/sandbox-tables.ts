@@ -103,6 +103,8 @@ export interface IdempotencyKeyTable {
   body_sha256: Buffer;
   /** Id of what the request makes: a sandbox, a fork, a snapshot or a rollback. */
   subject_id: string;
+  /** The control that has carried out the request, or still does; null for one of an earlier version. */
+  control_id: string | null;
   created_at: number;
   /** Null while the first request is under way. */
   status_code: number | null;

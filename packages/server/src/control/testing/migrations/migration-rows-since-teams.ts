@@ -429,7 +429,10 @@ const BUDGETS: Change = {
 };
 
 const OWNERSHIP: Change = {
-  columns: { sandboxes: { version: 0, runner_id: null, is_resuming: false } },
+  columns: {
+    sandboxes: { version: 0, runner_id: null, is_resuming: false },
+    idempotency_keys: { control_id: null },
+  },
   adds: {
     used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
     controls: [
