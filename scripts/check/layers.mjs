@@ -57,6 +57,7 @@ export const LAYERS = [
         'operator',
         'ports',
         'registries',
+        'runners',
         'sandbox',
         'schema',
         'secrets',

@@ -47,7 +47,7 @@ import { RunnerConnection } from './placement/runner-connection.ts';
 import { SYSTEM_CLOCK, type Clock } from './time/clock.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/commands/output-budget.ts';
-import type { RunnerLink } from './sandbox/runner-link.ts';
+import { Runners } from './runners/runners.ts';
 import type { Sandboxes } from './sandbox/sandboxes.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';
@@ -102,25 +102,30 @@ export async function startControl(
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
   const { db, events, webhooks, lease, ownership, databaseHealth, organizationAudit } = storage;
-  const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
+  const local = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
+  const runners = new Runners();
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
-  const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
+  const metrics = new ServiceMetrics({ version: config.version, runners, log });
   const { dataDir, diskReserveMiB } = config;
   const own = { region, dataDir, diskReserveMiB, limits, creditCents };
-  const base = { ...storage, ...own, runner, objects, rules, clock, metrics, log };
+  const base = { ...storage, ...own, local, runners, objects, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
-  await live.link.start();
+  await live.fleet.start();
   const gate = new Gate(lease);
   let address = '';
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
-  const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
+  const exposed = openPorts(
+    config,
+    { ...storage, runnerOf: live.runnerOf, ownAddress: () => new URL(address) },
+    stack,
+  );
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, ownership.id, log);
   const { usedTickets, accounts } = access;
   const purged = [idempotency, exposed.previews, accounts.sessions, usedTickets];
   purgeHourly([...purged, ...live.purged, ...storage.purged], stack, log);
-  const shared = { db, organizationAudit, rules, runner, idempotency, metrics, limits, ...sites };
+  const shared = { db, organizationAudit, rules, runners, idempotency, metrics, limits, ...sites };
   const parts = {
     ...access,
     ...live,
@@ -132,7 +137,7 @@ export async function startControl(
     outputBudget: new OutputBudget(limits.execOutputTotalBytes),
     ...chooseHttpSettings(config),
     exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
-    ...buildHealth({ gate, databaseHealth, link: live.link }),
+    ...buildHealth({ gate, databaseHealth, runners }),
   };
   const server = await buildServer(parts, log);
   closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
@@ -147,7 +152,7 @@ export async function startControl(
   return {
     address,
     setTls: (pair) => server.tls?.setPair(pair),
-    lost: Promise.race([lease.taken, ownership.fenced]),
+    lost: Promise.race([lease.taken, ownership.fenced, live.fleet.replaced]),
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
@@ -186,6 +191,7 @@ interface Storage {
   purged: readonly { purge: () => Promise<unknown> }[];
   lease: DatabaseLease;
   ownership: ControlLease;
+  nodeId: string;
   databaseHealth: DatabaseHealth;
   secrets: SecretBox;
   organizationAudit: OrganizationAudit;
@@ -213,7 +219,9 @@ async function openStorage(
   const nodeId = openNodeId(config.dataDir);
   const { version } = config;
   const { controlLeaseMs: leaseMs } = limits;
-  const ownership = stack.use(await ControlLease.register({ db, nodeId, version, leaseMs, log }));
+  // The lease of the database excludes others.
+  const own = { db, nodeId, version, leaseMs, isAlone: true, log };
+  const ownership = stack.use(await ControlLease.register(own));
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
   const secrets = new SecretBox(masterKey, older);
   const organizationAudit = new OrganizationAudit(secrets);
@@ -222,7 +230,7 @@ async function openStorage(
   const { webhooks } = sending;
   const purged = [events.store, sending.purged];
   const records = { db, events, webhooks, organizationAudit };
-  return { ...records, purged, lease, ownership, databaseHealth, secrets, masterKey, pool };
+  return { ...records, purged, lease, ownership, nodeId, databaseHealth, secrets, masterKey, pool };
 }
 
 interface AccessBase extends Pick<Storage, 'db' | 'masterKey' | 'organizationAudit'> {
@@ -259,21 +267,21 @@ function openAccess(
 }
 
 interface PortsBase extends Pick<Storage, 'db' | 'masterKey'> {
-  runner: RunnerClient;
+  runnerOf: (sandboxId: string) => RunnerClient;
   ownAddress: () => URL;
 }
 
 /** The proxy to services in guests, and the preview links. */
 function openPorts(
   { previewDomain }: ControlConfig,
-  { db, masterKey, runner, ownAddress }: PortsBase,
+  { db, masterKey, runnerOf, ownAddress }: PortsBase,
   stack: AsyncDisposableStack,
 ) {
   const previewOrigins = new PreviewOrigins(previewDomain, ownAddress);
   return {
     previewOrigins,
     previews: new Previews({ store: new PreviewStore(db), origins: previewOrigins, masterKey }),
-    forwarder: stack.use(new PortForwarder(runner)),
+    forwarder: stack.use(new PortForwarder(runnerOf)),
   };
 }
 
@@ -353,17 +361,17 @@ function logPurge(log: Logger): (error: unknown) => void {
 interface HealthParts {
   gate: Gate;
   databaseHealth: DatabaseHealth;
-  link: RunnerLink;
+  runners: Runners;
 }
 
-function buildHealth({ gate, databaseHealth, link }: HealthParts) {
+function buildHealth({ gate, databaseHealth, runners }: HealthParts) {
   return {
     assertServing: () => gate.assertOpen(),
     checkHealth: async (): Promise<void> => {
       await databaseHealth.check();
       gate.assertOpen();
-      if (!link.isConnected) throw new AppError('unavailable', 'the runner of this machine is not connected');
+      if (runners.listConnected().length === 0) throw new AppError('unavailable', 'no runner is connected');
     },
-    getAccelerator: () => link.accelerator,
+    getAccelerator: () => runners.any().status.accelerator,
   };
 }

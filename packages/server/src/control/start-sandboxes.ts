@@ -40,20 +40,23 @@ import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
 import type { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
+import type { RunnerCommands } from './placement/runner-commands.ts';
+import type { Runners } from './runners/runners.ts';
+import { FleetImages } from './images/fleet-images.ts';
 import type { ControlLease } from './ownership/control-lease.ts';
 import { RunnerClaims } from './ownership/runner-claims.ts';
-import { RunnerPresence } from './sandbox/runner-presence.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
 import { FamilyStore } from './sandbox/record/family-store.ts';
 import { Environments } from './sandbox/environment/environments.ts';
 import { LiveDrivers } from './sandbox/live/live-drivers.ts';
-import { RunnerLink } from './sandbox/runner-link.ts';
+import { RunnerFleet, type RunnerFleetParts } from './sandbox/runner-fleet.ts';
+import { RunnerLink, type RunnerLinkParts } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
 import type { SecretBox } from './secrets/secret-box.ts';
-import { CaptureKeeper } from './snapshots/capture-keeper.ts';
+import { CaptureKeeper, type CaptureKeeperParts } from './snapshots/capture-keeper.ts';
 import { SnapshotStore } from './snapshots/snapshot-store.ts';
 import { Snapshots } from './snapshots/snapshots.ts';
 
@@ -64,7 +67,10 @@ export interface SandboxesBase {
   db: Database;
   events: Events;
   ownership: Pick<ControlLease, 'id'>;
-  runner: RunnerClient;
+  /** The runner of this machine. */
+  local: RunnerClient;
+  runners: Runners;
+  nodeId: string;
   secrets: SecretBox;
   objects: ObjectStore;
   region: string;
@@ -80,9 +86,9 @@ export interface SandboxesBase {
   log: Logger;
 }
 
-/** Loads the live sandboxes and builds the link that reconciles them with the runner. The link is not started yet. */
+/** Adopts the live sandboxes of the runner of this machine, and builds the links with the runners, which are not started yet. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
-  const { db, runner, secrets, region, limits, creditCents, clock, metrics, log } = base;
+  const { db, runners, secrets, region, limits, creditCents, clock, metrics, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
   await ownLimits.start();
   const limitsOf = ownLimits.of;
@@ -91,16 +97,17 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const registries = openRegistries(base);
   const imageUses = new ImageUses(db, log);
   const { organizationAudit } = base;
-  const builtImages = new BuiltImages({ db, audit: organizationAudit, runner: runner.images, clock, log });
+  const fleetImages = new FleetImages(runners);
+  const builtImages = new BuiltImages({ db, audit: organizationAudit, fleet: fleetImages, clock, log });
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const { named, ...egress } = openEgress(base, audit, (id) => drivers.find(id));
   const { grants, notes, egressKeeper } = egress;
   const environments = new Environments({ secrets, grants, store });
-  const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
-  const { watch, commandParts } = await openCommands(base, audit, stack);
-  const presence = new RunnerPresence(clock);
-  const common = { runner, store, clock, presence };
+  const disks = await startDisks({ db, runners, audit, clock, limits, limitsOf, log }, stack);
+  const runnerOf = (id: string): RunnerClient => drivers.runnerOf(id);
+  const { watch, commandParts } = openCommands(base, { audit, runnerOf }, stack);
+  const common = { runners, store, clock };
   const drivers = stack.use(
     new LiveDrivers({
       ...common,
@@ -119,23 +126,33 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
       disks: disks.sandboxDisks,
     }),
   );
-  await drivers.load();
-  archive.wake();
-  startCreditKeeper(base, { credit, drivers }, stack);
   const images = { registries, imageUses, builtImages };
   const used = { ...images, family, credit, grants, audit, environments, disks: disks.sandboxDisks };
   const sandboxes = new Sandboxes({ ...common, ...used, drivers, region });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
   const { snapshots, captures } = openSnapshots(base, { audit, store, environments, limitsOf });
-  const claims = new RunnerClaims(db, base.ownership.id);
-  const linkParts = { ...common, claims, region, drivers, captures, notes, egressKeeper, ...limits, log };
-  const link = stack.use(new RunnerLink(linkParts));
-  const built = await openBuilds(base, { images: builtImages, registries, sandboxes, commands }, stack);
+  const linkParts = { store, drivers, notes, egressKeeper, ...limits, log };
+  const fleet = openFleet(base, { drivers, watch, linkParts, captures }, stack);
+  await fleet.open();
+  archive.wake();
+  startCreditKeeper(base, { credit, drivers }, stack);
+  const buildParts = { images: builtImages, registries, sandboxes, commands, runnerOf };
+  const built = await openBuilds(base, { ...buildParts, fleetImages }, stack);
   const billing = new Billing({ db, clock, credit });
   const budgets = openBudgets(base, stack);
   const kept = { ...named, ...built, audit, auditStore, teamSecrets, imageUses, builtImages };
   const records = { sandboxes, commands, snapshots, registries, grants, environments, ...kept };
-  return { ...records, disks: disks.disks, diskSnapshots: disks.snapshots, link, billing, budgets, limitsOf };
+  return {
+    ...records,
+    disks: disks.disks,
+    diskSnapshots: disks.snapshots,
+    fleet,
+    fleetImages,
+    runnerOf,
+    billing,
+    budgets,
+    limitsOf,
+  };
 }
 
 interface BuildRecords {
@@ -145,24 +162,25 @@ interface BuildRecords {
   purged: readonly { purge: () => Promise<void> }[];
 }
 
-interface BuildsBase extends Pick<ImageBuildsParts, 'images' | 'registries' | 'commands'> {
+interface BuildsBase extends Pick<ImageBuildsParts, 'images' | 'registries' | 'commands' | 'runnerOf'> {
   sandboxes: Sandboxes;
+  fleetImages: FleetImages;
 }
 
 /** Ends the builds that a killed control has left, and begins to clean up after builds. */
 async function openBuilds(
-  { db, organizationAudit, dataDir, diskReserveMiB, runner, limits, clock, log }: SandboxesBase,
-  { sandboxes: all, ...parts }: BuildsBase,
+  { db, organizationAudit, dataDir, diskReserveMiB, runners, limits, clock, log }: SandboxesBase,
+  { sandboxes: all, fleetImages: fleet, ...parts }: BuildsBase,
   stack: AsyncDisposableStack,
 ): Promise<BuildRecords> {
   const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts'), { diskReserveMiB }));
   const store = new BuildStore(db, organizationAudit);
   const sandboxes = new BuildSandboxes(all);
-  const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock, log });
+  const cache = new StepCache({ db, images: parts.images, fleet, clock, log });
   const keeper = stack.use(new BuildKeeper({ store, images: parts.images, sandboxes, clock, log }));
   const queues = { turns: new KeyedQueue(), searches: makeSearches() };
   const shared = { store, cache, contexts, sandboxes, keeper, ...queues };
-  const imageBuilds = stack.use(new ImageBuilds({ ...parts, ...shared, runner, limits, clock, log }));
+  const imageBuilds = stack.use(new ImageBuilds({ ...parts, ...shared, runners, limits, clock, log }));
   await keeper.start();
   return { contexts, imageBuilds, purged: [store, cache, keeper] };
 }
@@ -205,16 +223,16 @@ function openEgress(
   return { grants, notes, egressKeeper, named: { namedSecrets, secretValues } };
 }
 
-async function openCommands(
-  { db, runner, limits, clock, log }: SandboxesBase,
-  audit: AuditLog,
+function openCommands(
+  { db, limits, clock, log }: SandboxesBase,
+  { audit, runnerOf }: { audit: AuditLog; runnerOf: (sandboxId: string) => RunnerClient },
   stack: AsyncDisposableStack,
-): Promise<{ watch: CommandWatch; commandParts: Omit<CommandsParts, 'sandboxes' | 'environments'> }> {
-  const parts = { runner: runner.commands, store: new CommandStore(db), audit, clock };
+): { watch: CommandWatch; commandParts: Omit<CommandsParts, 'sandboxes' | 'environments'> } {
+  const parts = { store: new CommandStore(db), audit, clock };
   const retryMs = Math.min(MAX_RETRY_MS, limits.reconcileIntervalMs);
-  const watch = stack.use(new CommandWatch({ ...parts, retryMs, log }));
-  await watch.load();
-  return { watch, commandParts: { ...parts, watch, limits } };
+  const commandsOf = (sandboxId: string): RunnerCommands => runnerOf(sandboxId).commands;
+  const watch = stack.use(new CommandWatch({ ...parts, commandsOf, retryMs, log }));
+  return { watch, commandParts: { ...parts, runnerOf, watch, limits } };
 }
 
 interface SnapshotsBase {
@@ -225,13 +243,37 @@ interface SnapshotsBase {
 }
 
 function openSnapshots(
-  { db, runner, limits, clock, log }: SandboxesBase,
+  { db, runners, limits, clock, log }: SandboxesBase,
   { audit, store: sandboxes, environments, limitsOf }: SnapshotsBase,
-): { snapshots: Snapshots; captures: CaptureKeeper } {
-  const saved = { store: new SnapshotStore(db), captures: runner.captures, audit, clock, log };
-  const snapshots = new Snapshots({ ...saved, environments, limitsOf });
-  const captures = new CaptureKeeper({ ...saved, snapshots, sandboxes, graceMs: limits.captureGraceMs });
-  return { snapshots, captures };
+): { snapshots: Snapshots; captures: Omit<CaptureKeeperParts, 'runner'> } {
+  const saved = { store: new SnapshotStore(db), audit, clock, log };
+  const snapshots = new Snapshots({ ...saved, runners, environments, limitsOf });
+  return { snapshots, captures: { ...saved, snapshots, sandboxes, graceMs: limits.captureGraceMs } };
+}
+
+interface FleetBase {
+  drivers: LiveDrivers;
+  watch: CommandWatch;
+  captures: Omit<CaptureKeeperParts, 'runner'>;
+  linkParts: Omit<RunnerLinkParts, 'runner' | 'captures' | 'onReplaced'>;
+}
+
+function openFleet(
+  { db, ownership, local, runners, region, nodeId, clock, log }: SandboxesBase,
+  { drivers, watch, captures, linkParts }: FleetBase,
+  stack: AsyncDisposableStack,
+): RunnerFleet {
+  const claims = new RunnerClaims(db, ownership.id);
+  const openLink: RunnerFleetParts['openLink'] = (runner, onReplaced) =>
+    new RunnerLink({
+      ...linkParts,
+      runner,
+      captures: new CaptureKeeper({ ...captures, runner }),
+      onReplaced,
+    });
+  const beforeLoad = (): Promise<void> => watch.load();
+  const parts = { runners, claims, drivers, local, region, nodeId, clock, log, openLink, beforeLoad };
+  return stack.use(new RunnerFleet(parts));
 }
 
 function startCreditKeeper(

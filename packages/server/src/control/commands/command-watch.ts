@@ -22,7 +22,7 @@ const MAX_DOUBLINGS = 6;
 const LASTING_MS = 10_000;
 
 export interface CommandWatchParts extends Omit<RecorderParts, 'onChange'> {
-  runner: Pick<RunnerCommands, 'list' | 'watch'>;
+  commandsOf: (sandboxId: string) => Pick<RunnerCommands, 'list' | 'watch'>;
   store: CommandStore;
   /** Pause before a guest that could not be asked is asked again. */
   retryMs: number;
@@ -190,14 +190,13 @@ export class CommandWatch implements AsyncDisposable {
 
   /** Returns whether no command runs any more. Returns false if the watch ends before. */
   async #followOnce(sandbox: WatchedSandbox, follower: Follower): Promise<boolean> {
-    const { runner } = this.#parts;
     const { signal } = follower.stop;
     let strange = await this.#compare(sandbox, follower);
     // A rollback meanwhile ends this follower, and the next one compares again.
     if (signal.aborted) return false;
     this.#compared.add(sandbox.id);
     if (!(await this.#mayRun(sandbox.id, follower))) return true;
-    for await (const ended of runner.watch(sandbox.id, signal)) {
+    for await (const ended of this.#parts.commandsOf(sandbox.id).watch(sandbox.id, signal)) {
       if (!(await this.recorder.settle(sandbox, ended))) strange += 1;
       if (strange > MAX_STRANGE)
         throw new AppError('guest_unreachable', 'the agent reports commands that are none of its sandbox');
@@ -211,7 +210,7 @@ export class CommandWatch implements AsyncDisposable {
     const unsettled = new Set(this.#starting);
     follower.unsettled = unsettled;
     try {
-      return await this.recorder.agree(sandbox, await this.#parts.runner.list(sandbox.id), {
+      return await this.recorder.agree(sandbox, await this.#parts.commandsOf(sandbox.id).list(sandbox.id), {
         // Commands that start now are noted for the follower that comes after one that is stopped.
         isStarting: (id) => follower.stop.signal.aborted || unsettled.has(id),
         mayRevive: !this.#compared.has(sandbox.id),

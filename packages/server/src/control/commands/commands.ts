@@ -18,7 +18,8 @@ import type { ControlLimits } from '../control-config.ts';
 import type { AuditLog } from '../audit/audit-log.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
 import { insist } from '../placement/insist.ts';
-import type { GuestCommand, RunnerCommands, StartGuestCommand } from '../placement/runner-commands.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import type { GuestCommand, StartGuestCommand } from '../placement/runner-commands.ts';
 import type { Environments } from '../sandbox/environment/environments.ts';
 import type { Sandboxes } from '../sandbox/sandboxes.ts';
 import type { SandboxDriver } from '../sandbox/live/sandbox-driver.ts';
@@ -41,7 +42,8 @@ const COMMAND_ID = /^cmd[0-9a-f]{20}$/;
 export interface CommandsParts {
   sandboxes: Pick<Sandboxes, 'get' | 'getDriver'>;
   environments: Pick<Environments, 'fill'>;
-  runner: RunnerCommands;
+  /** Throws `unavailable` for a sandbox that is not at a runner of this control. */
+  runnerOf: (sandboxId: string) => RunnerClient;
   store: CommandStore;
   watch: CommandWatch;
   audit: Pick<AuditLog, 'commit'>;
@@ -88,7 +90,7 @@ export class Commands {
     const filled = await environments.fill(driver.row, request);
     using _ = watch.starting(driver, id);
     await this.#insert(driver, id, request);
-    const started = await this.#ask(driver.row.id, buildStart(id, filled)).catch(async (error: unknown) => {
+    const started = await this.#ask(driver, buildStart(id, filled)).catch(async (error: unknown) => {
       if (!(error instanceof AppError) || NO_ANSWER.has(error.code)) throw outcomeUnknown(error);
       await watch.recorder.lose(await this.#find(driver.row.id, id));
       throw error;
@@ -111,14 +113,14 @@ export class Commands {
   }
 
   /** The caller does not see a short outage of the runner. */
-  #ask(sandboxId: string, start: StartGuestCommand): Promise<GuestCommand> {
-    const { runner, limits } = this.#parts;
+  #ask({ row, runner }: SandboxDriver, start: StartGuestCommand): Promise<GuestCommand> {
+    const { limits } = this.#parts;
     const patience = {
       deadlineMs: START_DEADLINE_MS,
       outageDeadlineMs: limits.runnerOutageDeadlineMs,
       onRepeat: () => undefined,
     };
-    return insist(patience, (leftMs) => runner.start(sandboxId, start, leftMs));
+    return insist(patience, (leftMs) => runner.commands.start(row.id, start, leftMs));
   }
 
   /** Throws `not_found` if there is no such command within reach. */
@@ -131,9 +133,13 @@ export class Commands {
 
   /** Returns the row with what the command has written until now, if the guest answers soon. */
   async #count(row: CommandRow): Promise<CommandRow> {
-    const inGuest = await this.#parts.runner.list(row.sandbox_id, COUNT_DEADLINE_MS).catch(() => []);
+    const inGuest = await this.#listInGuest(row.sandbox_id).catch(() => []);
     const command = inGuest.find(({ id }) => id === row.guest_id);
     return command === undefined ? row : withCounts(row, command);
+  }
+
+  async #listInGuest(sandboxId: string): Promise<GuestCommand[]> {
+    return this.#parts.runnerOf(sandboxId).commands.list(sandboxId, COUNT_DEADLINE_MS);
   }
 
   /** Lists newest first. */
@@ -187,7 +193,7 @@ export class Commands {
     from: { position: number; follow: boolean },
   ): Promise<RunnerAnswer> {
     const { guest_id: id } = await this.#find(address.sandboxId, address.id);
-    return this.#parts.runner.openOutput(address.sandboxId, { id, ...from });
+    return this.#parts.runnerOf(address.sandboxId).commands.openOutput(address.sandboxId, { id, ...from });
   }
 
   async writeStdin(
@@ -197,14 +203,14 @@ export class Commands {
     const { sandboxId } = address;
     const driver = await this.#parts.sandboxes.getDriver(address.reach, sandboxId);
     const { guest_id: id } = await this.#find(sandboxId, address.id);
-    await driver.use(() => this.#parts.runner.writeStdin(sandboxId, { id, ...input }));
+    await driver.use(() => driver.runner.commands.writeStdin(sandboxId, { id, ...input }));
   }
 
   async signal(address: CommandAddress, signal: string): Promise<void> {
     const { sandboxId } = address;
     const driver = await this.#parts.sandboxes.getDriver(address.reach, sandboxId);
     const { guest_id: id } = await this.#find(sandboxId, address.id);
-    await driver.use(() => this.#parts.runner.signal(sandboxId, id, signal));
+    await driver.use(() => driver.runner.commands.signal(sandboxId, id, signal));
   }
 
   async #find(sandboxId: string, id: string): Promise<CommandRow> {

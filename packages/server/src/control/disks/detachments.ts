@@ -22,7 +22,7 @@ export interface Detaching {
 
 export interface DetachmentsParts {
   db: Database;
-  runner: RunnerDisks;
+  runnerOf: (disk: { disk: string }) => Promise<RunnerDisks>;
   /** Longest time between two questions. */
   maxDelayMs: number;
   log: Logger;
@@ -112,8 +112,9 @@ export class Detachments implements AsyncDisposable {
   /** Frees the disk if the runner no longer holds it for the sandbox. Returns true when it is no longer detaching. */
   async #look(entry: Entry): Promise<boolean> {
     const { id, organization_id, sandbox_id } = entry.row;
-    const { db, runner, onState } = this.#parts;
-    const state = await findState(runner, { organization: organization_id, disk: id });
+    const { db, runnerOf, onState } = this.#parts;
+    const address = { organization: organization_id, disk: id };
+    const state = await findState(await runnerOf(address), address);
     if (state !== undefined) await onState(id, state);
     if (state?.attachment?.vm_id === sandbox_id) {
       entry.dirtyBytes = state.attachment.dirty_bytes;

@@ -100,7 +100,7 @@ export class DiskKeeper implements AsyncDisposable {
     const now = clock.monotonicMs();
     if (now < (this.#retryAt.get(row.id) ?? 0)) return;
     this.#retryAt.set(row.id, now + RETRY_MS);
-    const { stored_bytes: bytes } = await work.runner.measure(addressOf(row));
+    const { stored_bytes: bytes } = await (await work.runnerOf(addressOf(row))).measure(addressOf(row));
     await work.store.noteStored(row.id, { bytes, version: row.version }, work.nowMs);
     this.#retryAt.delete(row.id);
   }
@@ -114,7 +114,9 @@ export class DiskKeeper implements AsyncDisposable {
       if (!isDue && !work.withGarbage.has(organizationId)) continue;
       work.withGarbage.delete(organizationId);
       this.#collected.set(organizationId, now);
-      const { deleted_objects: objects, deleted_bytes: bytes } = await work.runner.collect(organizationId);
+      const { deleted_objects: objects, deleted_bytes: bytes } = await work.parts.runners
+        .any()
+        .client.disks.collect(organizationId);
       if (objects > 0)
         log.info({ organization_id: organizationId, objects, bytes }, 'objects of disks were deleted');
     }

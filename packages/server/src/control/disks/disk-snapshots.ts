@@ -115,8 +115,9 @@ export class DiskSnapshots {
     disk: Pick<NamedDiskRow, 'id' | 'organization_id'>,
     { id, sync }: { id: string; sync: boolean },
   ): Promise<DiskVersion> {
-    return this.#work.insist((leftMs) =>
-      this.#work.runner.snapshot(addressOf(disk), { snapshot: id, sync }, leftMs),
+    const address = addressOf(disk);
+    return this.#work.insist(async (leftMs) =>
+      (await this.#work.runnerOf(address)).snapshot(address, { snapshot: id, sync }, leftMs),
     );
   }
 
@@ -161,7 +162,8 @@ export class DiskSnapshots {
   async #erase(row: DiskSnapshotRow): Promise<void> {
     const disk = { id: row.disk_id, organization_id: row.organization_id };
     const version = row.version ?? (await this.#findVersion(disk, row.id));
-    if (version !== undefined) await this.#work.runner.removeSnapshot(addressOf(disk), version);
+    const address = addressOf(disk);
+    if (version !== undefined) await (await this.#work.runnerOf(address)).removeSnapshot(address, version);
     await this.#work.snapshots.remove(row.id);
     await this.#work.store.noteDataChanged(disk.id);
   }

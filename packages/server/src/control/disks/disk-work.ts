@@ -6,16 +6,18 @@ import type { Database } from '../db/database.ts';
 import type { LimitsOf } from '../limits/organization-limits.ts';
 import { insist } from '../placement/insist.ts';
 import type { DiskAddress, RunnerDisks } from '../placement/runner-disks.ts';
+import type { Runners } from '../runners/runners.ts';
 import type { Clock } from '../time/clock.ts';
 import { DiskSnapshotStore } from './disk-snapshot-store.ts';
 import { DiskStore } from './disk-store.ts';
 import type { DiskRow } from './disk-tables.ts';
+import { findHolderRunner } from './held-disk.ts';
 import { enterDiskStep } from './steps.ts';
 import { UnderWay } from './under-way.ts';
 
 export interface DiskWorkParts {
   db: Database;
-  runner: RunnerDisks;
+  runners: Pick<Runners, 'any' | 'get'>;
   audit: Pick<AuditLog, 'commit'>;
   clock: Clock;
   limits: Pick<ControlLimits, 'captureDeadlineMs' | 'runnerOutageDeadlineMs'>;
@@ -37,8 +39,11 @@ export class DiskWork {
     this.snapshots = new DiskSnapshotStore(parts.db);
   }
 
-  get runner(): RunnerDisks {
-    return this.parts.runner;
+  /** Returns the runner that holds the disk for a sandbox, else any: all of them reach the object store. */
+  async runnerOf({ disk }: Pick<DiskAddress, 'disk'>): Promise<RunnerDisks> {
+    const { db, runners } = this.parts;
+    const holder = await findHolderRunner(db, disk);
+    return (holder === undefined ? runners.any() : runners.get(holder)).client.disks;
   }
 
   get nowMs(): number {
@@ -65,7 +70,8 @@ export class DiskWork {
   /** Removes a condemned disk. */
   async erase(disk: DiskIdentity): Promise<void> {
     await enterDiskStep('disk.erase');
-    await this.runner.remove(addressOf(disk));
+    const address = addressOf(disk);
+    await (await this.runnerOf(address)).remove(address);
     await enterDiskStep('disk.erased');
     await this.store.remove(disk.id);
     this.withGarbage.add(disk.organization_id);

@@ -19,6 +19,7 @@ import type { DiskFormat, DiskState } from '../../lib/protocol/disk-protocol.ts'
 import type { Owner } from '../accounts/organizations/organization-store.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
+import type { DiskAddress, RunnerDisks } from '../placement/runner-disks.ts';
 import { isUnanswered, takenBack } from '../placement/runner-error.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import { hasForks, inUse, isForking, isGrowing, nameTaken, noDisk, noSnapshot } from './disk-errors.ts';
@@ -26,7 +27,7 @@ import { checkDiskQuota, findImportLimit, imageTooLarge } from './disk-quota.ts'
 import { buildDiskRecord } from './disk-record.ts';
 import type { DiskFilter, DiskStore, NamedDiskRow } from './disk-store.ts';
 import type { NewDiskRow } from './disk-tables.ts';
-import { addressOf, type DiskWork } from './disk-work.ts';
+import { addressOf, type DiskIdentity, type DiskWork } from './disk-work.ts';
 import { enterDiskStep } from './steps.ts';
 
 export interface NewDisk {
@@ -56,7 +57,7 @@ export class Disks {
     const row = this.#buildRow({ id, owner }, { name, size_gb, durability });
     const sizeBytes = size_gb * DISK_GB_BYTES;
     return this.#make(row, () =>
-      this.#work.insist((leftMs) => this.#work.runner.create(addressOf(row), sizeBytes, leftMs)),
+      this.#ask(row, (runner, address, leftMs) => runner.create(address, sizeBytes, leftMs)),
     );
   }
 
@@ -64,7 +65,6 @@ export class Disks {
   import({ id, owner }: NewDisk, name: string, image: DiskContent): Promise<DiskRecord> {
     const row = this.#buildRow({ id, owner }, { name, size_gb: 1, durability: 'local' });
     return this.#make(row, async () => {
-      const address = addressOf(row);
       const state = await this.#importWithin(row, image);
       const sizeGb = Math.ceil(state.size_bytes / DISK_GB_BYTES);
       const wholeBytes = sizeGb * DISK_GB_BYTES;
@@ -75,7 +75,7 @@ export class Disks {
       });
       return wholeBytes === state.size_bytes
         ? state
-        : await this.#work.insist((leftMs) => this.#work.runner.grow(address, wholeBytes, leftMs));
+        : await this.#ask(row, (runner, address, leftMs) => runner.grow(address, wholeBytes, leftMs));
     });
   }
 
@@ -86,11 +86,13 @@ export class Disks {
     what: { snapshot?: string | undefined; format: DiskFormat },
   ): Promise<RunnerAnswer> {
     const row = await this.#get(reach, name);
+    const address = addressOf(row);
+    const runner = await this.#work.runnerOf(address);
     const version =
       what.snapshot === undefined
-        ? (await this.#work.runner.get(addressOf(row))).version
+        ? (await runner.get(address)).version
         : await this.#getVersion(row, what.snapshot);
-    return this.#work.runner.export(addressOf(row), version, what.format);
+    return runner.export(address, version, what.format);
   }
 
   /** Makes a disk from a snapshot of another one, whatever its size, in milliseconds. */
@@ -112,7 +114,7 @@ export class Disks {
       parent_version: version,
     };
     return this.#make(row, () =>
-      this.#work.insist((leftMs) => this.#work.runner.fork(addressOf(parent), { version, to: id }, leftMs)),
+      this.#ask(parent, (runner, address, leftMs) => runner.fork(address, { version, to: id }, leftMs)),
     );
   }
 
@@ -120,7 +122,8 @@ export class Disks {
   async get(reach: Reach, name: string): Promise<DiskRecord> {
     const row = await this.#get(reach, name);
     try {
-      await this.#store.noteState(row.id, await this.#work.runner.get(addressOf(row)));
+      const address = addressOf(row);
+      await this.#store.noteState(row.id, await (await this.#work.runnerOf(address)).get(address));
     } catch (error) {
       this.#work.parts.log.debug({ err: error, disk_id: row.id }, 'a disk is shown as it was last seen');
       return buildDiskRecord(row);
@@ -154,7 +157,7 @@ export class Disks {
   /** Resolves when everything that was written before is in the object store. */
   async flush(reach: Reach, name: string): Promise<DiskRecord> {
     const row = await this.#get(reach, name);
-    const state = await this.#work.insist((leftMs) => this.#work.runner.flush(addressOf(row), leftMs));
+    const state = await this.#ask(row, (runner, address, leftMs) => runner.flush(address, leftMs));
     await this.#store.noteState(row.id, state);
     return this.#show(row.id, name);
   }
@@ -192,8 +195,8 @@ export class Disks {
   /** Throws the runner's refusal after removing the growth from the record. Without an answer it stays there. */
   async #askToGrow(row: Pick<NamedDiskRow, 'id' | 'organization_id'>, sizeGb: number): Promise<DiskState> {
     try {
-      return await this.#work.insist((leftMs) =>
-        this.#work.runner.grow(addressOf(row), sizeGb * DISK_GB_BYTES, leftMs),
+      return await this.#ask(row, (runner, address, leftMs) =>
+        runner.grow(address, sizeGb * DISK_GB_BYTES, leftMs),
       );
     } catch (error) {
       if (!isUnanswered(error)) await this.#store.setGrowing(row.id, null);
@@ -218,12 +221,23 @@ export class Disks {
     });
   }
 
+  /** Repeats a request about a disk that gets no answer. */
+  #ask(
+    disk: DiskIdentity,
+    ask: (runner: RunnerDisks, address: DiskAddress, leftMs: number) => Promise<DiskState>,
+  ): Promise<DiskState> {
+    const address = addressOf(disk);
+    return this.#work.insist(async (leftMs) => ask(await this.#work.runnerOf(address), address, leftMs));
+  }
+
   /** Makes a disk at the runner that is no larger than the organization may have. */
   async #importWithin(row: NewDiskRow, image: DiskContent): Promise<DiskState> {
     const limits = this.#work.parts.limitsOf(row.organization_id);
     const maxGb = findImportLimit(limits, await this.#store.sum(row.organization_id), row.size_gb);
     try {
-      return await this.#work.runner.import(addressOf(row), { ...image, maxBytes: maxGb * DISK_GB_BYTES });
+      const address = addressOf(row);
+      const runner = await this.#work.runnerOf(address);
+      return await runner.import(address, { ...image, maxBytes: maxGb * DISK_GB_BYTES });
     } catch (error) {
       const isTooLarge = error instanceof AppError && error.code === 'payload_too_large';
       throw isTooLarge ? imageTooLarge(limits, maxGb, error) : error;

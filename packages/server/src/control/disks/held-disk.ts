@@ -75,6 +75,17 @@ export async function freeDisk(db: Database, id: string, sandboxId: string): Pro
     .execute();
 }
 
+/** Returns the runner of the sandbox that has the disk, also of one that has ended and not given it back yet. */
+export async function findHolderRunner(db: Database, diskId: string): Promise<string | undefined> {
+  const row = await db
+    .selectFrom('disks')
+    .innerJoin('sandboxes', 'sandboxes.id', 'disks.sandbox_id')
+    .select('sandboxes.runner_id')
+    .where('disks.id', '=', diskId)
+    .executeTakeFirst();
+  return row?.runner_id ?? undefined;
+}
+
 export interface DetachingRow {
   id: string;
   organization_id: string;

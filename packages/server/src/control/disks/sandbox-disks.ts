@@ -246,8 +246,9 @@ export class SandboxDisks {
     if (status === 'ready' || parent_id === null || version === null) return undefined;
     await enterDiskStep('disk.mount');
     try {
-      const state = await this.#work.insist((leftMs) =>
-        this.#work.runner.fork(addressOf({ id: parent_id, organization_id }), { version, to: id }, leftMs),
+      const parent = addressOf({ id: parent_id, organization_id });
+      const state = await this.#work.insist(async (leftMs) =>
+        (await this.#work.runnerOf(parent)).fork(parent, { version, to: id }, leftMs),
       );
       await enterDiskStep('disk.mounted');
       await this.#work.store.noteState(id, state);

@@ -13,7 +13,7 @@ export async function startDisks(
   parts: DiskWorkParts & { limits: ControlLimits },
   stack: AsyncDisposableStack,
 ): Promise<{ disks: Disks; snapshots: DiskSnapshots; sandboxDisks: SandboxDisks }> {
-  const { db, runner, clock, limits, log } = parts;
+  const { db, clock, limits, log } = parts;
   const { reconcileIntervalMs: intervalMs, diskDetachDeadlineMs: detachDeadlineMs } = limits;
   const work = new DiskWork(parts);
   const disks = new Disks(work);
@@ -21,7 +21,7 @@ export async function startDisks(
   const detachments = stack.use(
     new Detachments({
       db,
-      runner,
+      runnerOf: (disk) => work.runnerOf(disk),
       maxDelayMs: Math.min(MAX_DETACH_DELAY_MS, intervalMs),
       log,
       onState: (id, state) => work.store.noteState(id, state),

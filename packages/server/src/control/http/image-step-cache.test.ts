@@ -4,6 +4,9 @@ import { after, before, beforeEach, test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import { layOutTar } from '../testing/tar-of-files.ts';
 import { BuiltImages } from '../images/built-images.ts';
+import { FleetImages } from '../images/fleet-images.ts';
+import { OwnedRunner } from '../runners/owned-runner.ts';
+import { Runners } from '../runners/runners.ts';
 import { RunnerClient } from '../placement/runner-client.ts';
 import { RunnerConnection } from '../placement/runner-connection.ts';
 import { SYSTEM_CLOCK } from '../time/clock.ts';
@@ -288,9 +291,16 @@ test('images that the database does not know may be evicted, and are not removed
   built.made.set(busy, { ...image, digest: busy, build: 'build2' });
   await using db = harness.openDatabase();
   using connection = new RunnerConnection(socketPath, harness.log);
-  const runner = new RunnerClient(connection).images;
+  const runners = new Runners();
+  runners.add(new OwnedRunner('runner-1', new RunnerClient(connection), SYSTEM_CLOCK));
   const audit = openOrganizationAudit(harness);
-  const images = new BuiltImages({ db, audit, runner, clock: SYSTEM_CLOCK, log: harness.log });
+  const images = new BuiltImages({
+    db,
+    audit,
+    fleet: new FleetImages(runners),
+    clock: SYSTEM_CLOCK,
+    log: harness.log,
+  });
   await images.exposeUnknown((id) => id === 'build2');
   assert.equal(built.made.get(unknown)?.isKept, false);
   assert.equal(built.made.get(busy)?.isKept, true, 'its build runs');

@@ -16,6 +16,7 @@ import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { NewImage, RunnerClient } from '../placement/runner-client.ts';
+import type { Runners } from '../runners/runners.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { CreateSandbox, RequestedEgress } from '../sandbox/sandboxes.ts';
 import type { BuildLog } from './build-log.ts';
@@ -46,7 +47,8 @@ export interface BuildParts {
   /** See {@link CopySources}. */
   searches: Slots;
   commands: Commands;
-  runner: RunnerClient;
+  runners: Pick<Runners, 'any'>;
+  runnerOf: (sandboxId: string) => RunnerClient;
   limits: Pick<ControlLimits, 'runnerOutageDeadlineMs'>;
 }
 
@@ -152,13 +154,14 @@ async function requireRoom(
 
 /** Pulls the image. A template is made once a sandbox needs it. */
 async function prepareBase(
-  { images, registries, runner }: BuildParts,
+  { images, registries, runners }: BuildParts,
   { organization_id: organization }: ImageBuildTable,
   { image: asked, signal }: { image: string; signal: AbortSignal },
 ): Promise<Base> {
   const image = await images.pin(organization, asked);
   const login = await registries.findLogin(organization, parseImageReference(image));
   const wanted: NewImage = { image, shapes: [], templates: false, organization, login };
+  const runner = runners.any().client;
   let prepared: PreparedImage | undefined;
   for await (const event of runner.prepareImage(wanted, signal)) {
     if (event.type === 'error') throw new AppError(event.error.code, event.error.message);
@@ -171,7 +174,7 @@ async function prepareBase(
 }
 
 async function createSandbox(
-  { sandboxes, runner }: BuildParts,
+  { sandboxes, runnerOf }: BuildParts,
   build: ImageBuildTable,
   { request, egress, log, signal, base, hit }: RunningWork & { base: Base; hit: Hit | undefined },
 ): Promise<void> {
@@ -192,7 +195,7 @@ async function createSandbox(
     const isGone = hit !== undefined && error instanceof AppError && error.code === 'image_not_found';
     throw isGone ? new AppError('unavailable', STEP_GONE, { cause: error }) : error;
   }
-  const { digest } = await runner.images.read(id);
+  const { digest } = await runnerOf(id).images.read(id);
   if (digest !== (hit ?? base).digest)
     throw new AppError('unavailable', `the image ${build.base} has changed in the meantime; build again`);
 }
@@ -204,7 +207,7 @@ const STEP_REPOSITORY = 'step';
 
 /** Applies the steps that are not cached, and makes the image. */
 async function applySteps(
-  { store, images, cache, commands, runner, limits, turns }: BuildParts,
+  { store, images, cache, commands, runnerOf, limits, turns }: BuildParts,
   build: ImageBuildTable,
   work: RunningWork & {
     scope: StepScope;
@@ -216,7 +219,7 @@ async function applySteps(
   const { plan, copies, signal, log, deadlineMs, scope, keys, done } = work;
   const { organization_id: organizationId, team_id: teamId, sandbox_id: sandboxId } = build;
   const reach = { organizationId, onlyTeamId: teamId };
-  const { files } = runner;
+  const { files } = runnerOf(sandboxId);
   const parts = { reach, sandboxId, commands, files, copies, limits, log, signal, deadlineMs };
   const steps = new BuildSteps(parts, scope);
   const commit = (kept: boolean, findRoom: () => Promise<number>): Promise<CachedImage> =>
@@ -226,7 +229,7 @@ async function applySteps(
         const room = { kept, max_bytes: await findRoom() };
         const image = { organization: organizationId, build: build.id, config: scope.config, ...room };
         return outliveRunner({ limits, signal, deadlineMs }, () =>
-          runner.images.commit(sandboxId, image, signal),
+          runnerOf(sandboxId).images.commit(sandboxId, image, signal),
         );
       },
       signal,

@@ -14,7 +14,7 @@ import type { Database } from '../db/database.ts';
 import type { ImageStepTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
 import { lockNames, noteReleases } from '../images/image-names.ts';
-import type { RunnerImages } from '../placement/runner-images.ts';
+import type { FleetImages } from '../images/fleet-images.ts';
 import type { Clock } from '../time/clock.ts';
 
 /** Bytes of the cached steps of one organization, as stored. Images with a name do not count. */
@@ -27,7 +27,7 @@ const UNUSED_MS = 30 * 86_400_000;
 export interface StepCacheParts {
   db: Database;
   images: Pick<BuiltImages, 'list' | 'settle'>;
-  runner: Pick<RunnerImages, 'find'>;
+  fleet: Pick<FleetImages, 'find'>;
   clock: Pick<Clock, 'wallMs'>;
   log: Logger;
 }
@@ -118,7 +118,7 @@ export class StepCache {
 
   async #isStored(digest: string): Promise<boolean> {
     try {
-      await this.#parts.runner.find(digest);
+      await this.#parts.fleet.find(digest);
       return true;
     } catch (error) {
       if (error instanceof AppError && error.code === 'image_not_found') return false;

@@ -19,9 +19,10 @@ import { KeyedQueue } from '../../lib/waiting/keyed-queue.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import type { Database } from '../db/database.ts';
-import type { RunnerImages } from '../placement/runner-images.ts';
+import type { OwnedRunner } from '../runners/owned-runner.ts';
 import type { Clock } from '../time/clock.ts';
 import type { BuiltImageTable } from './built-image-tables.ts';
+import type { FleetImages } from './fleet-images.ts';
 import { checkName, dropName, findStanding, listNames } from './image-names.ts';
 
 const MAX_PENDING = 100;
@@ -29,7 +30,7 @@ const MAX_PENDING = 100;
 export interface BuiltImagesParts {
   db: Database;
   audit: OrganizationAudit;
-  runner: Pick<RunnerImages, 'keep' | 'release' | 'listOwned'>;
+  fleet: Pick<FleetImages, 'keep' | 'release' | 'listOwned' | 'listHolders'>;
   clock: Pick<Clock, 'wallMs'>;
   log: Logger;
 }
@@ -67,6 +68,15 @@ export class BuiltImages {
     );
   }
 
+  /** Returns the runners that can make a sandbox of an image; undefined for one that any of them can pull. */
+  async listHolders(image: string): Promise<OwnedRunner[] | undefined> {
+    const reference = parseImageReference(image);
+    if (!isBuiltImage(reference) || reference.digest === undefined) return undefined;
+    const holders = await this.#parts.fleet.listHolders(reference.digest);
+    if (holders.length > 0) return holders;
+    throw new AppError('image_not_found', `no runner stores the image ${formatImageReference(reference)}`);
+  }
+
   list(organizationId: string): Promise<BuiltImageTable[]> {
     return listNames(this.#parts.db, organizationId);
   }
@@ -83,7 +93,7 @@ export class BuiltImages {
    * that its sandboxes or snapshots still hold.
    */
   async usedBytes(organizationId: string): Promise<number> {
-    const owned = await this.#parts.runner.listOwned({ organization: organizationId });
+    const owned = await this.#parts.fleet.listOwned({ organization: organizationId });
     return owned
       .filter(({ kept, released }) => kept || released)
       .reduce((sum, { size_bytes }) => sum + size_bytes, 0);
@@ -107,7 +117,7 @@ export class BuiltImages {
 
   /** Protects an image from eviction. Throws {@link ImageGone} if it is not stored any more. */
   async keep(organizationId: string, digest: string): Promise<void> {
-    if (!(await this.#parts.runner.keep(digest, organizationId, true))) throw new ImageGone();
+    if (!(await this.#parts.fleet.keep(digest, organizationId, true))) throw new ImageGone();
   }
 
   /** Protects an image from eviction, and lets `name` give it a name. Throws {@link ImageGone} if it is not stored any more. */
@@ -143,7 +153,7 @@ export class BuiltImages {
 
   /** Gives up what a build has made and nothing stands for. Throws if the runner does not answer. */
   async settleBuild(organization: string, build: string): Promise<void> {
-    for (const { digest } of await this.#parts.runner.listOwned({ organization, build }))
+    for (const { digest } of await this.#parts.fleet.listOwned({ organization, build }))
       await this.#settle(digest);
   }
 
@@ -173,20 +183,20 @@ export class BuiltImages {
    * was restored. Nothing else removes them: a mistake of the database must not cost images that nothing can make again.
    */
   async exposeUnknown(isBusy: (buildId: string) => boolean): Promise<void> {
-    const { runner, db, log } = this.#parts;
-    const kept = (await runner.listOwned({})).filter((image) => image.kept && !image.released);
+    const { fleet, db, log } = this.#parts;
+    const kept = (await fleet.listOwned({})).filter((image) => image.kept && !image.released);
     for (const { digest, organization, build } of kept) {
       if (isBusy(build)) continue;
       await this.#queue.run(digest, async () => {
         if ((await findStanding(db, digest))?.kind === 'name' || isBusy(build)) return;
         log.warn({ digest, organization, build }, 'a built image has no name: it is part of the cache now');
-        await runner.keep(digest, organization, false);
+        await fleet.keep(digest, organization, false);
       });
     }
   }
 
   #settle(digest: string): Promise<void> {
-    const { db, runner } = this.#parts;
+    const { db, fleet } = this.#parts;
     return this.#queue.run(digest, async () => {
       if (this.#held.has(digest)) return;
       const note = await db
@@ -195,9 +205,9 @@ export class BuiltImages {
         .where('digest', '=', digest)
         .executeTakeFirst();
       const standing = await findStanding(db, digest);
-      if (standing === undefined) await runner.release(digest);
+      if (standing === undefined) await fleet.release(digest);
       // Only builds begin with it: the runner may evict it.
-      else if (standing.kind === 'step') await runner.keep(digest, standing.organizationId, false);
+      else if (standing.kind === 'step') await fleet.keep(digest, standing.organizationId, false);
       if (note === undefined) return;
       await db
         .deleteFrom('image_releases')

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import pino from 'pino';
+import type { Runners } from '../runners/runners.ts';
 import { RUNNER_METRICS } from '../testing/fakes/fake-metrics.ts';
 import { ServiceMetrics } from './service-metrics.ts';
 
@@ -39,7 +40,9 @@ before(async () => {
 /** Every metric has at least one value. */
 async function scrapeAll(): Promise<string> {
   const log = pino({ level: 'silent' });
-  const metrics = new ServiceMetrics({ version: '1', runner: { runner: async () => RUNNER_METRICS }, log });
+  const runner = { client: { measures: { runner: async () => RUNNER_METRICS } } };
+  const runners = { any: () => runner } as unknown as Runners;
+  const metrics = new ServiceMetrics({ version: '1', runners, log });
   metrics.watch({
     countSandboxes: () => new Map(),
     openRequests: () => ({ all: 0, limited: 0, streams: 0 }),

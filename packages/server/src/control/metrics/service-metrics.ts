@@ -5,7 +5,7 @@
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
-import type { RunnerMeasures } from '../placement/runner-measures.ts';
+import type { Runners } from '../runners/runners.ts';
 import { SingleFlight } from '../../lib/waiting/single-flight.ts';
 import { RequestMetrics } from './request-metrics.ts';
 import { RunnerGauges } from './runner-gauges.ts';
@@ -14,7 +14,7 @@ import { addStateMetrics, type ControlState } from './state-metrics.ts';
 
 export interface ServiceMetricsParts {
   version: string;
-  runner: Pick<RunnerMeasures, 'runner'>;
+  runners: Pick<Runners, 'any'>;
   log: Logger;
 }
 
@@ -23,12 +23,12 @@ export class ServiceMetrics {
   readonly starts: StartMetrics;
   readonly #registry = new Registry();
   readonly #gauges: RunnerGauges;
-  readonly #runner: Pick<RunnerMeasures, 'runner'>;
+  readonly #runners: Pick<Runners, 'any'>;
   readonly #log: Logger;
   readonly #scrapes = new SingleFlight<string>();
 
-  constructor({ version, runner, log }: ServiceMetricsParts) {
-    this.#runner = runner;
+  constructor({ version, runners, log }: ServiceMetricsParts) {
+    this.#runners = runners;
     this.#log = log;
     this.requests = new RequestMetrics(this.#registry);
     this.starts = new StartMetrics(this.#registry);
@@ -61,7 +61,7 @@ export class ServiceMetrics {
 
   async #findRunner(): Promise<RunnerMetrics | undefined> {
     try {
-      return await this.#runner.runner();
+      return await this.#runners.any().client.measures.runner();
     } catch (error) {
       this.#log.debug({ err: error }, 'the runner was not measured');
       return undefined;

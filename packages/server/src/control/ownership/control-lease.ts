@@ -25,6 +25,8 @@ export interface ControlLeaseOptions {
   version: string;
   /** For how long a control that does not renew its lease keeps it, by PostgreSQL's clock. */
   leaseMs: number;
+  /** Whether no other control can be running: those that were there have ended. */
+  isAlone?: boolean;
   log: Logger;
 }
 
@@ -94,10 +96,11 @@ export class ControlLease implements AsyncDisposable {
   }
 
   async #register(): Promise<void> {
-    const { db, nodeId, version } = this.#options;
+    const { db, nodeId, version, isAlone = false } = this.#options;
     const askedAt = performance.now();
     await db.transaction().execute(async (transaction) => {
-      await transaction.deleteFrom('controls').where('node_id', '=', nodeId).execute();
+      const ended = transaction.deleteFrom('controls');
+      await (isAlone ? ended : ended.where('node_id', '=', nodeId)).execute();
       await transaction
         .insertInto('controls')
         .values({ id: this.id, node_id: nodeId, version, started_at: DATABASE_NOW, lease_until: this.#end })

@@ -14,6 +14,7 @@ export async function createOwnership(db: Kysely<unknown>): Promise<void> {
     CREATE TABLE runners (
       id text PRIMARY KEY,
       region text NOT NULL,
+      local_to text UNIQUE,
       owner text REFERENCES controls (id) ON DELETE SET NULL,
       epoch bigint NOT NULL DEFAULT 0
     )`.execute(db);

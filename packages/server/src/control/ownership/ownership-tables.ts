@@ -17,6 +17,8 @@ export interface RunnerTable {
   /** Random; made by the runner. */
   id: string;
   region: string;
+  /** Id of the data directory of the control on the same machine, if there is one: see {@link ControlTable.node_id}. */
+  local_to: Generated<string | null>;
   /** The control that has its drivers; null for none. */
   owner: string | null;
   /** Counts its owners. A runner refuses requests of earlier ones. */

@@ -4,6 +4,12 @@ import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from './database-time.ts';
 
+interface LocalRunner {
+  id: string;
+  region: string;
+  nodeId: string;
+}
+
 export class RunnerClaims {
   readonly #db: Database;
   /** Id of this control. */
@@ -14,17 +20,33 @@ export class RunnerClaims {
     this.#control = control;
   }
 
+  /** Returns the id of the runner on the machine of this control, if it has been connected before. */
+  async findLocal(nodeId: string): Promise<string | undefined> {
+    const row = await this.#db
+      .selectFrom('runners')
+      .select('id')
+      .where('local_to', '=', nodeId)
+      .executeTakeFirst();
+    return row?.id;
+  }
+
   /**
-   * Takes the runner that this control is connected with, which may be new. Sandboxes from before runners had ids are those of
-   * the first one. Throws `unavailable` if another control owns it.
+   * Takes the runner on the machine of this control, which may be new. It gets the sandboxes and snapshots from before
+   * runners had ids, and those of an earlier runner of the machine, whose data was deleted. Throws `unavailable` if another
+   * control owns it.
    */
-  async take(id: string, region: string): Promise<void> {
-    await this.add(id, region);
-    if ((await this.claim(id)) === undefined)
-      throw new AppError('unavailable', 'another control owns the runner of this machine');
-    await sql`
-      UPDATE sandboxes SET runner_id = ${id}
-      WHERE runner_id IS NULL AND status IN ('creating', 'running', 'hibernated')`.execute(this.#db);
+  async takeLocal({ id, region, nodeId }: LocalRunner): Promise<void> {
+    await this.#db.transaction().execute(async (transaction) => {
+      const claims = new RunnerClaims(transaction, this.#control);
+      const earlier = await claims.findLocal(nodeId);
+      await claims.add(id, region);
+      if ((await claims.claim(id)) === undefined)
+        throw new AppError('unavailable', 'another control owns the runner of this machine');
+      if (earlier === id) return;
+      if (earlier !== undefined) await transaction.deleteFrom('runners').where('id', '=', earlier).execute();
+      await transaction.updateTable('runners').set({ local_to: nodeId }).where('id', '=', id).execute();
+      await handOver(transaction, earlier ?? null, id);
+    });
   }
 
   /** Adds a runner that is new. */
@@ -63,4 +85,14 @@ export class RunnerClaims {
       .executeTakeFirst();
     return row?.epoch;
   }
+}
+
+/** Gives what a runner had to another one. Null: what no runner has. */
+async function handOver(db: Database, from: string | null, to: string): Promise<void> {
+  await sql`
+    UPDATE sandboxes SET runner_id = ${to}
+    WHERE runner_id IS NOT DISTINCT FROM ${from} AND status IN ('creating', 'running', 'hibernated')`.execute(
+    db,
+  );
+  await sql`UPDATE snapshots SET runner_id = ${to} WHERE runner_id IS NOT DISTINCT FROM ${from}`.execute(db);
 }

@@ -18,8 +18,7 @@ import {
   type Asked,
   type UpgradeAnswer,
 } from './pass-answer.ts';
-import { PortAgent, toRequestTarget, type GuestPort } from './port-agent.ts';
-import type { RunnerClient } from '../placement/runner-client.ts';
+import { PortAgent, toRequestTarget, type GuestPort, type RunnerOf } from './port-agent.ts';
 
 /** Limit of an answer's head. A guest may send larger heads than the API accepts. */
 const MAX_HEAD_BYTES = 64 << 10;
@@ -42,9 +41,9 @@ export class PortForwarder implements Disposable {
   readonly #kept: PortAgent;
   readonly #fresh: PortAgent;
 
-  constructor(runner: RunnerClient) {
-    this.#kept = new PortAgent(runner);
-    this.#fresh = PortAgent.withoutReuse(runner);
+  constructor(runnerOf: RunnerOf) {
+    this.#kept = new PortAgent(runnerOf);
+    this.#fresh = PortAgent.withoutReuse(runnerOf);
   }
 
   [Symbol.dispose](): void {

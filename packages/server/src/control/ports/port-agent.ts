@@ -1,10 +1,14 @@
 /**
  * Connections to services in guests, made through the runner and briefly kept for the next request to the same port.
  */
+import type { ClientHttp2Stream } from 'node:http2';
 import { Agent, type AgentOptions, type ClientRequest, type ClientRequestArgs } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { TunnelSocket } from './tunnel-socket.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
+
+/** Returns the runner of a sandbox. Throws `unavailable` if it is not one of this control's. */
+export type RunnerOf = (sandboxId: string) => Pick<RunnerClient, 'openTunnel'>;
 
 /** Below 2 s, the shortest time after which common servers close an idle connection. */
 const IDLE_MS = 1_500;
@@ -22,28 +26,32 @@ export interface GuestPort {
 type OnConnection = (error: Error | null, socket: Duplex) => void;
 
 export class PortAgent extends Agent {
-  readonly #runner: RunnerClient;
+  readonly #runnerOf: RunnerOf;
 
-  constructor(runner: RunnerClient, options: AgentOptions = {}) {
+  constructor(runnerOf: RunnerOf, options: AgentOptions = {}) {
     super({ keepAlive: true, maxSockets: MAX_CONNECTIONS_EACH, maxFreeSockets: MAX_IDLE_EACH, ...options });
-    this.#runner = runner;
+    this.#runnerOf = runnerOf;
   }
 
   /**
    * Makes a connection for each request: for requests that must not be sent again if a kept connection is found closed.
    */
-  static withoutReuse(runner: RunnerClient): PortAgent {
-    return new PortAgent(runner, { keepAlive: false, maxSockets: Infinity });
+  static withoutReuse(runnerOf: RunnerOf): PortAgent {
+    return new PortAgent(runnerOf, { keepAlive: false, maxSockets: Infinity });
   }
 
   override createConnection(options: ClientRequestArgs, onConnection?: OnConnection): undefined {
     const { id, port } = toGuestPort(options);
-    this.#runner.openTunnel(id, port).then(
+    this.#open(id, port).then(
       (stream) => onConnection?.(null, new TunnelSocket(stream)),
       // Node's type requires a socket even with an error.
       (error: unknown) => onConnection?.(error as Error, undefined as unknown as Duplex),
     );
     return undefined;
+  }
+
+  async #open(id: string, port: number): Promise<ClientHttp2Stream> {
+    return this.#runnerOf(id).openTunnel(id, port);
   }
 
   override getName(options?: ClientRequestArgs): string {

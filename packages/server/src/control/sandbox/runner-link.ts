@@ -1,5 +1,5 @@
 /**
- * Keeps the records in agreement with the VMs. Two loops:
+ * Keeps the records of a runner's sandboxes in agreement with its VMs. Two loops:
  *
  *     events      runner ─ vm_ended ─► driver ─ commit ─► acknowledge     (nothing is lost while control is down)
  *                        ─ egress_note ─► audit log ─► acknowledge
@@ -18,10 +18,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { Accelerator, RunnerEvent } from '../../lib/protocol/runner-protocol.ts';
-import type { RunnerClient } from '../placement/runner-client.ts';
-import type { RunnerClaims } from '../ownership/runner-claims.ts';
-import type { RunnerPresence } from './runner-presence.ts';
+import type { RunnerEvent, Roster } from '../../lib/protocol/runner-protocol.ts';
+import type { OwnedRunner } from '../runners/owned-runner.ts';
 import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
 import type { EgressKeeper } from '../egress/egress-keeper.ts';
 import type { EgressNotes } from '../egress/egress-notes.ts';
@@ -33,15 +31,14 @@ import type { SandboxStore } from './record/sandbox-store.ts';
 const RECONNECT_DELAY_MS = 250;
 
 export interface RunnerLinkParts {
-  runner: RunnerClient;
+  runner: OwnedRunner;
   drivers: LiveDrivers;
   store: SandboxStore;
   captures: CaptureKeeper;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
-  presence: RunnerPresence;
-  claims: Pick<RunnerClaims, 'take'>;
-  region: string;
+  /** Called with the id of another runner that answers in its place. */
+  onReplaced: (id: string) => void;
   reconcileIntervalMs: number;
   log: Logger;
 }
@@ -49,27 +46,13 @@ export interface RunnerLinkParts {
 export class RunnerLink implements AsyncDisposable {
   readonly #parts: RunnerLinkParts;
   readonly #stop = new AbortController();
-  #isConnected = false;
   #hasBeenLost = false;
-  #accelerator: Accelerator | undefined;
   /** Ids of what is being repaired. */
   readonly #repairing = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
 
   constructor(parts: RunnerLinkParts) {
     this.#parts = parts;
-  }
-
-  /** True while the runner's events arrive. */
-  get isConnected(): boolean {
-    return this.#isConnected;
-  }
-
-  /** Accelerator of new VMs, as the runner last reported it. Throws `unavailable` before the first report. */
-  get accelerator(): Accelerator {
-    if (this.#accelerator === undefined)
-      throw new AppError('unavailable', 'the runner of this machine has not been connected yet');
-    return this.#accelerator;
   }
 
   /** Resolves after the first attempt to connect, whatever its outcome. */
@@ -89,10 +72,12 @@ export class RunnerLink implements AsyncDisposable {
     while (!signal.aborted) {
       try {
         const failed = new AbortController();
-        const events = await this.#parts.runner.openEvents(AbortSignal.any([signal, failed.signal]));
+        const events = await this.#parts.runner.client.openEvents(AbortSignal.any([signal, failed.signal]));
         await this.#noteConnected();
         noteTried();
-        const acknowledger = new EventAcknowledger((place) => this.#parts.runner.acknowledgeEvents(place));
+        const acknowledger = new EventAcknowledger((place) =>
+          this.#parts.runner.client.acknowledgeEvents(place),
+        );
         for await (const event of events)
           acknowledger.take(event, this.#handle(event)).catch((error: unknown) => failed.abort(error));
         this.#noteLost(failed.signal.reason);
@@ -108,7 +93,7 @@ export class RunnerLink implements AsyncDisposable {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       await this.#pause(this.#parts.reconcileIntervalMs);
-      if (signal.aborted || !this.#isConnected) continue;
+      if (signal.aborted || !this.#parts.runner.isConnected) continue;
       await this.#reconcile().catch((error: unknown) =>
         this.#parts.log.warn({ err: error }, 'reconciling failed'),
       );
@@ -116,28 +101,28 @@ export class RunnerLink implements AsyncDisposable {
   }
 
   async #noteConnected(): Promise<void> {
-    const { runner, claims, region } = this.#parts;
-    await claims.take((await runner.readRoster()).runner_id, region);
-    for (const { row } of this.#parts.drivers.list()) this.#parts.egressKeeper.mark(row.id);
+    const { runner, egressKeeper, log } = this.#parts;
+    for (const { row } of this.#drivers()) egressKeeper.mark(row.id);
     await this.#reconcile();
-    if (this.#hasBeenLost) for (const driver of this.#parts.drivers.list()) driver.live.grace();
-    this.#isConnected = true;
-    this.#parts.log.info('the runner is connected');
+    if (this.#hasBeenLost) for (const driver of this.#drivers()) driver.live.grace();
+    runner.isConnected = true;
+    log.info({ runner_id: runner.id }, 'the runner is connected');
   }
 
   #noteLost(error: unknown): void {
-    const isNews = this.#isConnected || !this.#hasBeenLost;
-    this.#isConnected = false;
+    const { runner, log } = this.#parts;
+    const isNews = runner.isConnected || !this.#hasBeenLost;
+    runner.isConnected = false;
     this.#hasBeenLost = true;
     if (isNews && !this.#stop.signal.aborted)
-      this.#parts.log.warn({ err: error }, 'the runner is not connected');
+      log.warn({ err: error, runner_id: runner.id }, 'the runner is not connected');
   }
 
   /** Handles an event without waiting for those of other sandboxes, whose commit locks may be held for long. */
   async #handle(event: RunnerEvent): Promise<void> {
-    const { drivers, notes } = this.#parts;
+    const { notes } = this.#parts;
     const id = event.type === 'vm_ended' ? event.end.id : event.vm_id;
-    const driver = drivers.find(id);
+    const driver = this.#findOwn(id);
     if (event.type === 'egress_note') return notes.take(event, driver?.live.begun ?? Promise.resolve());
     await notes.noteEnd(id, { hasBegun: driver?.row.status !== 'creating' });
     await driver?.handleEnd(event.end);
@@ -145,21 +130,17 @@ export class RunnerLink implements AsyncDisposable {
   }
 
   async #reconcile(): Promise<void> {
-    const { drivers, runner, store, presence, captures, egressKeeper } = this.#parts;
-    const { accelerator } = await runner.status();
-    this.#accelerator = accelerator;
+    const { drivers, runner, store, captures, egressKeeper } = this.#parts;
+    runner.noteStatus(await runner.client.status());
     // Both are taken before the VMs are listed: a sandbox that starts in between is in neither.
-    const live = new Set(drivers.list().map(({ row }) => row.id));
-    const views = drivers
-      .list()
+    const live = new Set(this.#drivers().map(({ row }) => row.id));
+    const views = this.#drivers()
       .filter((driver) => !driver.isBusy)
       .map(toView);
-    const roster = await runner.readRoster();
-    const { vms: listed } = roster;
-    presence.note(roster);
+    const { vms: listed } = await this.#readRoster();
     const vms = new Set(listed.map((vm) => vm.id));
-    const seenAt = presence.now();
-    const seen = drivers.list().filter(({ row }) => row.status === 'running' && vms.has(row.id));
+    const seenAt = runner.presence.now();
+    const seen = this.#drivers().filter(({ row }) => row.status === 'running' && vms.has(row.id));
     for (const driver of seen) driver.live.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
     await drivers.recoverInserts();
@@ -170,15 +151,43 @@ export class RunnerLink implements AsyncDisposable {
       if (status === 'hibernated' && running.has(id)) this.#repair(id, () => driver.handleThere(revision));
       if (running.has(id) && driver.rollback.isAbandoned) this.#repair(id, () => driver.rollback.settle());
     }
-    for (const driver of drivers.list())
+    for (const driver of this.#drivers())
       if (driver.boot.isInterrupted) this.#repair(driver.row.id, () => driver.boot.resolveInterrupted());
     // A sandbox that has ended since then took its VM with it. If not, the next round finds the VM.
-    const strange = [...vms].filter((id) => !live.has(id) && drivers.find(id) === undefined);
+    const own = new Set(this.#drivers().map(({ row }) => row.id));
+    const strange = [...vms].filter((id) => !live.has(id) && !own.has(id));
     // SQL decides, and not the memory of this process: a VM that it removed by mistake would be lost.
-    const alive = await store.filterAlive(strange);
+    const alive = await store.filterAlive(runner.id, strange);
     for (const id of strange) if (!alive.has(id)) this.#repair(id, () => this.#removeOrphan(id));
     this.#repair('captures', () => captures.reconcile());
     void egressKeeper.tell((id) => drivers.find(id));
+  }
+
+  /** Throws `internal` for a sandbox of another runner: a runner reports only its own. */
+  #findOwn(id: string): SandboxDriver | undefined {
+    const { drivers, runner } = this.#parts;
+    const driver = drivers.find(id);
+    if (driver === undefined || driver.row.runner_id === runner.id) return driver;
+    throw new AppError('internal', `the runner ${runner.id} reports a sandbox of another one`, {
+      details: { sandbox_id: id },
+    });
+  }
+
+  #drivers(): SandboxDriver[] {
+    return this.#parts.drivers.listAt(this.#parts.runner.id);
+  }
+
+  /** Throws `unavailable` if it is another runner, like one whose data was deleted. */
+  async #readRoster(): Promise<Roster> {
+    const { runner } = this.#parts;
+    const roster = await runner.client.readRoster();
+    const { runner_id: id } = roster;
+    if (id !== runner.id) {
+      this.#parts.onReplaced(id);
+      throw new AppError('unavailable', `the runner ${id} answers in the place of ${runner.id}`);
+    }
+    runner.presence.note(roster);
+    return roster;
   }
 
   /**
@@ -201,7 +210,7 @@ export class RunnerLink implements AsyncDisposable {
   async #removeOrphan(id: string): Promise<void> {
     this.#parts.log.warn({ sandbox_id: id }, 'a VM without a live record is removed');
     try {
-      await this.#parts.runner.deleteVm(id);
+      await this.#parts.runner.client.deleteVm(id);
     } catch (error) {
       if (!(error instanceof AppError && error.code === 'not_found')) throw error;
     }

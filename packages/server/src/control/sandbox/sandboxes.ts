@@ -20,13 +20,13 @@ import type { Credit } from '../billing/credit/credit.ts';
 import type { SandboxDisks, TakeDisks } from '../disks/sandbox-disks.ts';
 import type { BuiltImages } from '../images/built-images.ts';
 import type { ImageUses } from '../images/image-uses.ts';
-import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Registries } from '../registries/registries.ts';
+import type { OwnedRunner } from '../runners/owned-runner.ts';
+import type { Runners } from '../runners/runners.ts';
 import type { SandboxRow } from './record/sandbox-tables.ts';
 import type { SnapshotRow, WholeSnapshotRow } from '../snapshots/snapshot-tables.ts';
 import type { Grant } from '../egress/grant.ts';
 import type { Grants } from '../egress/grants.ts';
-import type { RunnerPresence } from './runner-presence.ts';
 import type { Environments } from './environment/environments.ts';
 import type { FamilyStore } from './record/family-store.ts';
 import { bootChildren, readFork, type ForkedChild } from './forking.ts';
@@ -44,12 +44,11 @@ import type { SandboxFilter, SandboxStore } from './record/sandbox-store.ts';
 export interface SandboxesParts {
   drivers: LiveDrivers;
   store: SandboxStore;
-  runner: RunnerClient;
-  presence: Pick<RunnerPresence, 'id' | 'now'>;
+  runners: Runners;
   region: string;
   registries: Registries;
   imageUses: ImageUses;
-  builtImages: Pick<BuiltImages, 'pin'>;
+  builtImages: Pick<BuiltImages, 'pin' | 'listHolders'>;
   family: FamilyStore;
   credit: Credit;
   grants: Grants;
@@ -102,13 +101,13 @@ const SANDBOX_ID = /^run[0-9a-f]{20}$/;
 export class Sandboxes {
   readonly #parts: SandboxesParts;
   readonly #store: SandboxStore;
-  readonly #runner: RunnerClient;
+  readonly #runners: Runners;
   readonly #drivers: LiveDrivers;
 
   constructor(parts: SandboxesParts) {
     this.#parts = parts;
     this.#store = parts.store;
-    this.#runner = parts.runner;
+    this.#runners = parts.runners;
     this.#drivers = parts.drivers;
   }
 
@@ -131,12 +130,15 @@ export class Sandboxes {
     const { vcpus, mem_mib, disk_mib } = request;
     await this.#drivers.checkQuota(organizationId, [request]);
     // Refuses before a record exists: callers that retry would leave a record each time.
-    using _ = await this.#runner.admitVm(id, request);
+    using place = await this.#runners.admit(id, request, await this.#parts.builtImages.listHolders(image));
     const takeDisks = await this.#planDisk(owner, reach, id, request);
     const holder = { id, organization_id: organizationId };
     const sealedEnv = this.#parts.environments.seal(holder, request.env);
     const asked = { request, network: egress.network ?? null, sealedEnv };
-    const driver = await this.#drivers.insert(buildCreatedRow(this.#begin(id), owner, asked), takeDisks);
+    const driver = await this.#drivers.insert(
+      buildCreatedRow(this.#begin(id, place.runner), owner, asked),
+      takeDisks,
+    );
     const wanted = { image, vcpus, mem_mib, disk_mib, organization: organizationId, login };
     const record = await driver.boot.create(wanted, egress.grants);
     await this.#parts.imageUses.note(organizationId, record.image);
@@ -156,9 +158,10 @@ export class Sandboxes {
     const ids = listChildIds(forkId, count);
     const { environments } = this.#parts;
     const variables = await environments.read(parent.row);
+    const runner = this.#runners.get(parent.row.runner_id);
     const rows = ids.map((child) => {
       const sealedEnv = environments.seal({ ...parent.row, id: child }, variables);
-      return buildChildRow(this.#begin(child), parent.row, { forkId, sealedEnv });
+      return buildChildRow(this.#begin(child, runner), parent.row, { forkId, sealedEnv });
     });
     const takeDisks = await this.#parts.disks.planChildren(parent.row, ids, disks);
     const children = await this.#drivers.insertAll(rows, takeDisks);
@@ -183,13 +186,15 @@ export class Sandboxes {
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(snapshot.organization_id);
     await this.#drivers.checkQuota(snapshot.organization_id, [snapshot]);
-    using _ = await this.#runner.admitVm(id, snapshot);
+    // Only the runner that has the capture can restore it.
+    const runner = this.#runners.get(snapshot.runner_id);
+    using _ = await runner.admit(id, snapshot);
     const takeDisks = await this.#planRestoredDisk({ id, snapshot, teamId, request });
     const { environments } = this.#parts;
     const env = request.env ?? environments.open(snapshot, snapshot.sealed_env);
     const sealedEnv = environments.seal({ ...snapshot, id }, env);
     const asked = { request, network: egress.network, sealedEnv };
-    const row = buildRestoredRow(this.#begin(id), { snapshot, teamId }, asked);
+    const row = buildRestoredRow(this.#begin(id, runner), { snapshot, teamId }, asked);
     const driver = await this.#drivers.insert(row, takeDisks);
     return await driver.boot.restore(snapshot.id, egress.grants);
   }
@@ -341,9 +346,8 @@ export class Sandboxes {
     return this.#parts.disks.planRestore(owner, id, { source, name: request.disk });
   }
 
-  #begin(id: string) {
-    const { region, presence } = this.#parts;
-    return { id, region, runnerId: presence.id, now: presence.now() };
+  #begin(id: string, runner: OwnedRunner) {
+    return { id, region: this.#parts.region, runnerId: runner.id, now: runner.presence.now() };
   }
 }
 

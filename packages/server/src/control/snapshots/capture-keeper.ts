@@ -1,19 +1,19 @@
 /**
- * Reconciles the runner's captures with the records. A capture that no record names, of an unfinished snapshot or of a
+ * Reconciles the captures of a runner with the records. A capture that no record names, of an unfinished snapshot or of a
  * sandbox that was resumed or destroyed, is removed after a grace. Unfinished records of snapshots are removed, too, and
  * expired snapshots. A finished record whose capture is missing stays, and its use fails with the cause: a disk that is
  * not mounted yet must not cost a user a snapshot.
  */
 import type { Logger } from 'pino';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
-import type { RunnerCaptures } from '../placement/runner-captures.ts';
+import type { OwnedRunner } from '../runners/owned-runner.ts';
 import type { Clock } from '../time/clock.ts';
 import type { SandboxStore } from '../sandbox/record/sandbox-store.ts';
 import type { SnapshotStore } from './snapshot-store.ts';
 import type { Snapshots } from './snapshots.ts';
 
 export interface CaptureKeeperParts {
-  captures: RunnerCaptures;
+  runner: OwnedRunner;
   snapshots: Snapshots;
   store: SnapshotStore;
   sandboxes: Pick<SandboxStore, 'filterHibernations'>;
@@ -32,11 +32,11 @@ export class CaptureKeeper {
   }
 
   async reconcile(): Promise<void> {
-    const { snapshots, captures, clock, graceMs } = this.#parts;
-    await snapshots.resolveInterrupted();
-    await snapshots.deleteExpired();
+    const { snapshots, runner, clock, graceMs } = this.#parts;
+    await snapshots.resolveInterrupted(runner.id);
+    await snapshots.deleteExpired(runner.id);
     const now = clock.monotonicMs();
-    const orphans = await this.#findOrphans(await captures.list());
+    const orphans = await this.#findOrphans(await runner.client.captures.list());
     this.#orphans = new Map(orphans.map(({ id }) => [id, this.#orphans.get(id) ?? now]));
     for (const [id, since] of this.#orphans) if (now - since >= graceMs) await this.#remove(id);
   }
@@ -52,10 +52,10 @@ export class CaptureKeeper {
   }
 
   async #remove(id: string): Promise<void> {
-    const { log, captures } = this.#parts;
+    const { log, runner } = this.#parts;
     log.warn({ capture_id: id }, 'a capture that no record names is removed');
     try {
-      await captures.remove(id);
+      await runner.client.captures.remove(id);
       this.#orphans.delete(id);
     } catch (error) {
       log.warn({ err: error, capture_id: id }, 'the capture could not be removed; control tries again');

@@ -30,6 +30,7 @@ export function buildSnapshotRow(
     size_bytes: 0,
     bound_to: '{}',
     created_at: now,
+    runner_id: sandbox.runner_id,
     expires_at: findExpiry(request, now),
     timeout_s: sandbox.timeout_s,
     max_lifetime_s: sandbox.max_lifetime_s,

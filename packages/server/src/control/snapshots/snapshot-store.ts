@@ -36,6 +36,7 @@ const ROW_COLUMNS = [
   'size_bytes',
   'bound_to',
   'created_at',
+  'runner_id',
   'expires_at',
   'timeout_s',
   'max_lifetime_s',
@@ -131,15 +132,21 @@ export class SnapshotStore {
     return Number(bytes);
   }
 
-  /** Marks a snapshot as `deleting`: callers no longer see it. Returns false if it was in no state of `from`. */
-  async condemn(id: string, from: readonly SnapshotRow['status'][]): Promise<boolean> {
-    const { numUpdatedRows } = await this.#db
+  /**
+   * Marks a snapshot as `deleting`: callers no longer see it. Returns the runner that has its capture; undefined if it was in no
+   * state of `from`.
+   */
+  condemn(
+    id: string,
+    from: readonly SnapshotRow['status'][],
+  ): Promise<Pick<SnapshotRow, 'runner_id'> | undefined> {
+    return this.#db
       .updateTable('snapshots')
       .set({ status: 'deleting' })
       .where('id', '=', id)
       .where('status', 'in', [...from])
+      .returning('runner_id')
       .executeTakeFirst();
-    return numUpdatedRows > 0n;
   }
 
   /** Changes a snapshot that is ready. Returns undefined if it is not. */
@@ -156,11 +163,12 @@ export class SnapshotStore {
       .executeTakeFirst();
   }
 
-  /** Lists the ids of snapshots that have expired by `now`, of every organization, the first to expire first. */
-  async listExpired(now: number): Promise<string[]> {
+  /** Lists the ids of a runner's snapshots that have expired by `now`, of every organization, the first to expire first. */
+  async listExpired(runnerId: string, now: number): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('snapshots')
       .select('id')
+      .where('runner_id', '=', runnerId)
       .where('expires_at', '<=', now)
       .where('status', '=', 'ready')
       .orderBy('expires_at')
@@ -185,11 +193,12 @@ export class SnapshotStore {
     return numUpdatedRows > 0n;
   }
 
-  /** Lists the ids of snapshots that are being made or removed, of every organization. */
-  async listUnsettled(): Promise<string[]> {
+  /** Lists the ids of a runner's snapshots that are being made or removed, of every organization. */
+  async listUnsettled(runnerId: string): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('snapshots')
       .select('id')
+      .where('runner_id', '=', runnerId)
       .where('status', 'in', ['creating', 'deleting'])
       .execute();
     return rows.map((row) => row.id);

@@ -15,6 +15,8 @@ export interface SnapshotTable {
   size_bytes: number;
   bound_to: JSONColumnType<Record<string, string>>;
   created_at: number;
+  /** The runner that has the capture; null: one from before runners had ids, until a runner is connected. */
+  runner_id: Generated<string | null>;
   /** Null: it is kept until it is deleted. */
   expires_at: Generated<number | null>;
   /** This and the fields below: settings of the sandbox, for sandboxes that are restored from it. */

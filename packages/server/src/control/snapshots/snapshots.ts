@@ -22,8 +22,8 @@ import type { AuditLog } from '../audit/audit-log.ts';
 import type { LimitsOf } from '../limits/organization-limits.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import type { SnapshotRow, WholeSnapshotRow } from './snapshot-tables.ts';
-import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import { takenBack } from '../placement/runner-error.ts';
+import type { Runners } from '../runners/runners.ts';
 import type { Clock } from '../time/clock.ts';
 import { checkExpiry } from '../time/expiry.ts';
 import type { Environments } from '../sandbox/environment/environments.ts';
@@ -37,7 +37,7 @@ import type { SnapshotFilter, SnapshotStore } from './snapshot-store.ts';
 
 export interface SnapshotsParts {
   store: SnapshotStore;
-  captures: RunnerCaptures;
+  runners: Pick<Runners, 'get'>;
   audit: AuditLog;
   environments: Environments;
   clock: Clock;
@@ -142,14 +142,15 @@ export class Snapshots {
   delete(reach: Reach, id: string): Promise<void> {
     return this.#whileUnderWay(id, async () => {
       await this.#get(reach, id);
-      if (await this.#store.condemn(id, ['ready'])) await this.#eraseOrLeave(id, ['deleting']);
+      if ((await this.#store.condemn(id, ['ready'])) !== undefined)
+        await this.#eraseOrLeave(id, ['deleting']);
       else await this.#get(reach, id);
     });
   }
 
-  /** Deletes snapshots that have expired. Those in use are deleted by a later call. */
-  async deleteExpired(): Promise<void> {
-    for (const id of await this.#store.listExpired(this.#parts.clock.wallMs())) {
+  /** Deletes snapshots at a runner that have expired. Those in use are deleted by a later call. */
+  async deleteExpired(runnerId: string): Promise<void> {
+    for (const id of await this.#store.listExpired(runnerId, this.#parts.clock.wallMs())) {
       if (this.#underWay.has(id) || this.#uses.has(id)) continue;
       await this.#whileUnderWay(id, async () => {
         if (await this.#store.condemnExpired(id, this.#parts.clock.wallMs()))
@@ -158,9 +159,9 @@ export class Snapshots {
     }
   }
 
-  /** Removes snapshots that an earlier process left unfinished, or that could not be removed while they were in use. */
-  async resolveInterrupted(): Promise<void> {
-    for (const id of await this.#store.listUnsettled()) {
+  /** Removes snapshots at a runner that an earlier process left unfinished, or that could not be removed while they were in use. */
+  async resolveInterrupted(runnerId: string): Promise<void> {
+    for (const id of await this.#store.listUnsettled(runnerId)) {
       if (this.#underWay.has(id)) continue;
       await this.#whileUnderWay(id, () => this.#eraseOrLeave(id, ['creating', 'deleting']));
     }
@@ -218,9 +219,10 @@ export class Snapshots {
   }
 
   async #erase(id: string, from: readonly SnapshotRow['status'][]): Promise<void> {
-    if (!(await this.#store.condemn(id, from))) return;
+    const condemned = await this.#store.condemn(id, from);
+    if (condemned === undefined) return;
     await enterRecordStep('record.erase');
-    await this.#parts.captures.remove(id);
+    await this.#parts.runners.get(condemned.runner_id).client.captures.remove(id);
     await enterRecordStep('record.erased');
     await this.#store.remove(id);
   }

@@ -4,14 +4,22 @@ import type { WebSocket } from '@fastify/websocket';
 import type { FastifyRequest } from 'fastify';
 import { endOf } from './end-with-key.ts';
 import { logError, toAppError } from '../answers/error-mapper.ts';
+import type { RunnerClient } from '../../placement/runner-client.ts';
 import type { Place } from '../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../parts.ts';
 import { buildErrorFrame } from '../answers/stream-error.ts';
 import { CLOSE, closeCodeOf, WebSocketPeer } from './web-socket-peer.ts';
 
-export type SocketParts = Pick<HttpParts, 'sandboxes' | 'environments' | 'runner' | 'audit' | 'openRequests'>;
+export type SocketParts = Pick<HttpParts, 'sandboxes' | 'environments' | 'audit' | 'openRequests'>;
 
 export type Fill = <T extends Place>(asked: T) => Promise<T & Place>;
+
+/** What a socket needs of its sandbox. */
+export interface SocketGuest {
+  runner: RunnerClient;
+  /** Adds directory and variables of the sandbox to the request for a process. */
+  fill: Fill;
+}
 
 export interface ServeSocket {
   request: FastifyRequest;
@@ -21,9 +29,9 @@ export interface ServeSocket {
   /**
    * Resolves when everything is sent. `over` aborts when the socket must end early: the client has left, its key is no
    * longer valid, or the service shuts down. After an unusable message the client receives the peer's `fault`, whatever
-   * this rejects with. `fill` adds directory and variables of the sandbox to the request for a process.
+   * this rejects with.
    */
-  run: (peer: WebSocketPeer, over: AbortSignal, fill: Fill) => Promise<void>;
+  run: (peer: WebSocketPeer, over: AbortSignal, guest: SocketGuest) => Promise<void>;
 }
 
 /** Serves a WebSocket. The sandbox's idle timer waits for as long as `run` takes. */
@@ -42,7 +50,8 @@ async function serve(peer: WebSocketPeer, { request, id, parts, run }: ServeSock
   try {
     const driver = await sandboxes.getDriver(reach, id);
     const fill: Fill = (asked) => environments.fill(driver.row, asked);
-    await openRequests.stream(organizationId, () => driver.use(() => run(peer, over, fill)));
+    const guest = { runner: driver.runner, fill };
+    await openRequests.stream(organizationId, () => driver.use(() => run(peer, over, guest)));
     peer.close(CLOSE.normal);
   } catch (error) {
     if (peer.left.aborted) return;

@@ -10,23 +10,27 @@ import { isDefaultEgress } from '../../egress/vm-egress.ts';
 import { isRestricted, type EgressRules } from '../../egress/egress-rules.ts';
 import type { SecretValues } from '../../egress/named-secrets/secret-values.ts';
 import type { Grant } from '../../egress/grant.ts';
-import type { RunnerClient } from '../../placement/runner-client.ts';
+import type { Runners } from '../../runners/runners.ts';
 import type { RequestedEgress } from '../../sandbox/sandboxes.ts';
 
 export interface EgressRequestParts {
   rules: EgressRules;
   secretValues: Pick<SecretValues, 'find'>;
-  runner: Pick<RunnerClient, 'status'>;
+  runners: Pick<Runners, 'findNetworkAbsence'>;
 }
 
 export async function readRequestedEgress(
   organizationId: string,
   request: CreateSandboxRequest | RestoreSandboxRequest,
-  { rules, runner, secretValues }: EgressRequestParts,
+  { rules, runners, secretValues }: EgressRequestParts,
 ): Promise<RequestedEgress> {
   // One status request serves both.
-  let asked: ReturnType<RunnerClient['status']> | undefined;
-  const parts = { rules, secretValues, runner: { status: () => (asked ??= runner.status()) } };
+  let asked: ReturnType<Runners['findNetworkAbsence']> | undefined;
+  const parts = {
+    rules,
+    secretValues,
+    runners: { findNetworkAbsence: () => (asked ??= runners.findNetworkAbsence()) },
+  };
   const saysNetwork = request.network !== undefined || request.network_profile !== undefined;
   const network = saysNetwork ? (await readPolicy(request, parts)).network : undefined;
   return { network, grants: await readGrants(organizationId, request, parts) };
@@ -41,12 +45,12 @@ export interface RequestedPolicy {
 /** Returns the requested policy, which is unrestricted by default. Throws `invalid_request`. */
 export async function readPolicy(
   request: NetworkRequest,
-  { rules, runner }: Pick<EgressRequestParts, 'rules' | 'runner'>,
+  { rules, runners }: Pick<EgressRequestParts, 'rules' | 'runners'>,
 ): Promise<RequestedPolicy> {
   const built = rules.choosePolicy(request);
   if (isRestricted(built)) {
     const field = request.network === undefined ? 'network_profile' : 'network';
-    await refuseWithoutNetwork(field, 'no rules can be set', runner);
+    await refuseWithoutNetwork(field, 'no rules can be set', runners);
   }
   const { policy, warnings } = built;
   const isDefault = policy.profile === null && isDefaultEgress({ network: policy, grants: [] });
@@ -57,21 +61,21 @@ export async function readPolicy(
 export async function readGrants(
   organizationId: string,
   request: Pick<CreateSandboxRequest, 'credentials' | 'credentials_v2'>,
-  { rules, runner, secretValues }: EgressRequestParts,
+  { rules, runners, secretValues }: EgressRequestParts,
 ): Promise<Grant[]> {
   const grants = rules.readGrants(request);
   const field = Object.keys(request.credentials ?? {}).length > 0 ? 'credentials' : 'credentials_v2';
-  if (grants.length > 0) await refuseWithoutNetwork(field, 'no credentials can be granted', runner);
+  if (grants.length > 0) await refuseWithoutNetwork(field, 'no credentials can be granted', runners);
   return secretValues.find(organizationId, grants);
 }
 
 async function refuseWithoutNetwork(
   field: string,
   consequence: string,
-  runner: EgressRequestParts['runner'],
+  runners: EgressRequestParts['runners'],
 ): Promise<void> {
-  const { network, network_reason: reason } = await runner.status();
-  if (network === 'filtered') return;
+  const reason = await runners.findNetworkAbsence();
+  if (reason === undefined) return;
   throw new AppError(
     'invalid_request',
     `${field}: ${consequence}, sandboxes on this machine have no network at all: ${reason}`,

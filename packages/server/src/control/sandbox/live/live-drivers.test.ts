@@ -34,7 +34,9 @@ function rowOf(organizationId: string, index: number): SandboxRow {
 function buildParts(rows: readonly SandboxRow[]): LiveDriversParts {
   const parts: Partial<Record<keyof LiveDriversParts, unknown>> = {
     store: { listAlive: async () => rows, forgetResumes: async () => undefined },
-    presence: { now: () => momentOf(new ManualClock()) },
+    runners: {
+      get: () => ({ id: 'runner-1', client: {}, presence: { now: () => momentOf(new ManualClock()) } }),
+    },
     clock: new ManualClock(),
     log: pino({ level: 'silent' }),
     limits: {},
@@ -58,7 +60,7 @@ test('the lists of one organization read no sandboxes of others', async () => {
     ...Array.from({ length: OWN }, (_, index) => rowOf('own', index)),
   ].map((row) => watched(row, (id) => looked.add(id)));
   using drivers = new LiveDrivers(buildParts(rows));
-  await drivers.load();
+  await drivers.load('runner-1');
   assert.equal(looked.size, OTHERS + OWN);
 
   looked = new Set();

@@ -1,4 +1,7 @@
-/** Registry of the drivers of all live sandboxes, of every organization: one for each, from its insert to its end. */
+/**
+ * Registry of the drivers of the live sandboxes on this control's runners, of every organization: one for each, from its
+ * insert to its end.
+ */
 import type { Owner } from '../../accounts/organizations/organization-store.ts';
 import { isWithin, type Reach } from '../../accounts/organizations/reach.ts';
 import type { TeamSecrets } from '../../audit/team-secrets.ts';
@@ -8,13 +11,16 @@ import type { TakeDisks } from '../../disks/sandbox-disks.ts';
 import type { NewSandboxRow, SandboxRow } from '../record/sandbox-tables.ts';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 import { checkQuota, checkResume, type Held, type Shape } from '../../limits/quota.ts';
-import { ByOrganization } from '../record/by-organization.ts';
+import { Grouped } from '../record/grouped.ts';
 import { nameTaken, type Admit, type SandboxStore } from '../record/sandbox-store.ts';
+import type { RunnerClient } from '../../placement/runner-client.ts';
+import type { Runners } from '../../runners/runners.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
 import { invariant } from '../../../lib/invariant.ts';
 import { traced } from '../../../lib/tracing/tracing.ts';
 
-export interface LiveDriversParts extends Omit<DriverParts, 'onFinal' | 'reserveResume'> {
+export interface LiveDriversParts extends Omit<DriverParts, 'runner' | 'onFinal' | 'reserveResume'> {
+  runners: Pick<Runners, 'get'>;
   /** New sandboxes use the newest secret of their team. */
   teamSecrets: Pick<TeamSecrets, 'ensure'>;
   /** Called when the end of a sandbox is committed. */
@@ -25,7 +31,8 @@ export interface LiveDriversParts extends Omit<DriverParts, 'onFinal' | 'reserve
 
 export class LiveDrivers implements Disposable {
   readonly #parts: LiveDriversParts;
-  readonly #drivers = new ByOrganization<SandboxDriver>();
+  readonly #drivers = new Grouped<SandboxDriver>();
+  readonly #byRunner = new Grouped<SandboxDriver>();
   readonly #inserts: PendingInserts;
 
   constructor(parts: LiveDriversParts) {
@@ -33,10 +40,11 @@ export class LiveDrivers implements Disposable {
     this.#inserts = new PendingInserts(parts.store);
   }
 
-  /** Adopts the sandboxes that are live according to their records. */
-  async load(): Promise<void> {
-    await this.#parts.store.forgetResumes();
-    for (const row of await this.#parts.store.listAlive()) this.#add(row).live.adopt();
+  /** Adopts the sandboxes of a runner that are live according to their records. Call when this control has just got it. */
+  async load(runnerId: string): Promise<void> {
+    await this.#parts.store.forgetResumes(runnerId);
+    for (const row of await this.#parts.store.listAlive(runnerId))
+      if (this.#drivers.get(row.id) === undefined) this.#add(row).live.adopt();
   }
 
   /** Stops the timers of the sandboxes, which keep running. */
@@ -53,8 +61,18 @@ export class LiveDrivers implements Disposable {
     return this.#drivers.listOf(organizationId);
   }
 
+  listAt(runnerId: string): SandboxDriver[] {
+    return this.#byRunner.listOf(runnerId);
+  }
+
   find(id: string): SandboxDriver | undefined {
     return this.#drivers.get(id);
+  }
+
+  /** Returns the runner of a live sandbox. Throws `unavailable` if it is not one of this control's. */
+  runnerOf(id: string): RunnerClient {
+    const driver = this.#drivers.get(id);
+    return driver?.runner ?? this.#parts.runners.get(null).client;
   }
 
   /** Returns undefined if the sandbox is out of reach. */
@@ -122,13 +140,16 @@ export class LiveDrivers implements Disposable {
   }
 
   #add(row: SandboxRow): SandboxDriver {
+    const runner = this.#parts.runners.get(row.runner_id);
     const onFinal = (): void => {
       this.#drivers.delete(row.organization_id, row.id);
+      this.#byRunner.delete(runner.id, row.id);
       this.#parts.onEnded();
     };
     const reserveResume = (from: SandboxRow): Promise<SandboxRow> => this.#reserveResume(from);
-    const driver = new SandboxDriver(row, { ...this.#parts, onFinal, reserveResume });
+    const driver = new SandboxDriver(row, { ...this.#parts, runner, onFinal, reserveResume });
     this.#drivers.set(row.organization_id, row.id, driver);
+    this.#byRunner.set(runner.id, row.id, driver);
     return driver;
   }
 }
@@ -142,7 +163,7 @@ interface Pending {
 /** Records that are being inserted. A record whose insert got no answer stays here until it is known whether it exists. */
 export class PendingInserts {
   readonly #store: SandboxStore;
-  readonly #pending = new ByOrganization<Pending>();
+  readonly #pending = new Grouped<Pending>();
 
   constructor(store: SandboxStore) {
     this.#store = store;

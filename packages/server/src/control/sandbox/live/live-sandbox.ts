@@ -27,7 +27,7 @@ import type { AuditLog } from '../../audit/audit-log.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
 import type { SandboxRow, SandboxUpdate } from '../record/sandbox-tables.ts';
-import type { RunnerPresence } from '../runner-presence.ts';
+import type { RunnerPresence } from '../../runners/runner-presence.ts';
 import type { Clock } from '../../time/clock.ts';
 import { buildEnding, buildEndNotes, type EndEvent } from '../record/ending.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';

@@ -27,7 +27,7 @@ import type { EgressKeeper } from '../../egress/egress-keeper.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
 import type { Grants } from '../../egress/grants.ts';
 import type { RunnerClient } from '../../placement/runner-client.ts';
-import type { RunnerPresence } from '../runner-presence.ts';
+import type { OwnedRunner } from '../../runners/owned-runner.ts';
 import type { Clock } from '../../time/clock.ts';
 import { readEndReason } from '../record/ending.ts';
 import type { ExpiryReason } from './idle-timer.ts';
@@ -46,7 +46,8 @@ import { isNotFound, SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from '../record/steps.ts';
 
 export interface DriverParts {
-  runner: RunnerClient;
+  /** That of its VM. */
+  runner: Pick<OwnedRunner, 'client' | 'presence'>;
   store: SandboxStore;
   audit: AuditLog;
   grants: Grants;
@@ -54,7 +55,6 @@ export interface DriverParts {
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
   clock: Clock;
-  presence: Pick<RunnerPresence, 'now'>;
   limits: ControlLimits;
   log: Logger;
   /** Called with the row when its state, as committed, has changed. */
@@ -72,6 +72,7 @@ export interface DriverParts {
 }
 
 export class SandboxDriver {
+  readonly runner: RunnerClient;
   /** Its network policy and credentials. */
   readonly egress: SandboxEgress;
   readonly live: LiveSandbox;
@@ -84,8 +85,10 @@ export class SandboxDriver {
   readonly #disks: SandboxDisks;
 
   constructor(row: SandboxRow, parts: DriverParts) {
-    const { runner, store, audit, notes, grants, disks, clock, presence, limits } = parts;
+    const { store, audit, notes, grants, disks, clock, limits } = parts;
+    const { client: runner, presence } = parts.runner;
     const { onEnding, onState, onFinal, reserveResume, noteStart } = parts;
+    this.runner = runner;
     this.#disks = disks;
     this.#log = parts.log.child({ sandbox_id: row.id });
     this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });

@@ -52,7 +52,7 @@ test('memory answers every list of live sandboxes as SQL does', async () => {
   const whole = { organizationId: row.organization_id, onlyTeamId: null };
   const all = { reach: whole, statuses: LIVE_STATES, labels: {}, limit: 2 * ROWS };
   assert.equal(listLive(rows, all).length, ROWS + 1);
-  const alive = (await store.listAlive()).map((one) => one.id);
+  const alive = (await store.listAlive(row.runner_id ?? '')).map((one) => one.id);
   assert.deepEqual(alive.toSorted(), rows.map((one) => one.id).toSorted());
 
   const filters = fc.record({

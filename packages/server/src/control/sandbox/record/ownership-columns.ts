@@ -20,6 +20,7 @@ export async function nameControlsOfKeys(db: Kysely<unknown>): Promise<void> {
 export async function addRunnerIds(db: Kysely<unknown>): Promise<void> {
   await sql`ALTER TABLE sandboxes ADD COLUMN runner_id text`.execute(db);
   await sql`
-    CREATE INDEX sandboxes_by_runner ON sandboxes (runner_id)
+    CREATE INDEX sandboxes_by_runner ON sandboxes (runner_id, id)
     WHERE status IN ('creating', 'running', 'hibernated')`.execute(db);
+  await sql`ALTER TABLE snapshots ADD COLUMN runner_id text`.execute(db);
 }

@@ -73,11 +73,12 @@ export class SandboxStore {
     });
   }
 
-  /** Call while nothing is being resumed: a killed control may have left marks. */
-  async forgetResumes(): Promise<void> {
+  /** Call while nothing is being resumed at the runner: a killed control may have left marks. */
+  async forgetResumes(runnerId: string): Promise<void> {
     await this.#db
       .updateTable('sandboxes')
       .set({ is_resuming: false })
+      .where('runner_id', '=', runnerId)
       .where('status', '=', 'hibernated')
       .where('is_resuming', '=', true)
       .execute();
@@ -189,20 +190,21 @@ export class SandboxStore {
     return row?.sealed_env ?? null;
   }
 
-  /** Returns all sandboxes that are not final, of every organization. */
-  async listAlive(): Promise<SandboxRow[]> {
+  /** Returns all sandboxes of a runner that are not final, of every organization. */
+  async listAlive(runnerId: string): Promise<SandboxRow[]> {
     const found: SandboxRow[] = [];
     for (;;) {
-      const page = await this.#listAliveAfter(found.at(-1)?.id ?? '');
+      const page = await this.#listAliveAfter(runnerId, found.at(-1)?.id ?? '');
       found.push(...page);
       if (page.length < PAGE_ROWS) return found;
     }
   }
 
-  #listAliveAfter(id: string): Promise<SandboxRow[]> {
+  #listAliveAfter(runnerId: string, id: string): Promise<SandboxRow[]> {
     return this.#db
       .selectFrom('sandboxes')
       .select(ROW_COLUMNS)
+      .where('runner_id', '=', runnerId)
       .where('status', 'in', LIVE_STATES)
       .where('id', '>', id)
       .orderBy('id')
@@ -210,13 +212,14 @@ export class SandboxStore {
       .execute();
   }
 
-  /** Returns those of the ids whose sandboxes have not ended. */
-  async filterAlive(ids: readonly string[]): Promise<Set<string>> {
+  /** Returns those of the ids whose sandboxes belong to the runner and have not ended. */
+  async filterAlive(runnerId: string, ids: readonly string[]): Promise<Set<string>> {
     if (ids.length === 0) return new Set();
     const rows = await this.#db
       .selectFrom('sandboxes')
       .select('id')
       .where('id', 'in', [...ids])
+      .where('runner_id', '=', runnerId)
       .where('status', 'in', LIVE_STATES)
       .execute();
     return new Set(rows.map((row) => row.id));

@@ -428,17 +428,29 @@ const BUDGETS: Change = {
   },
 };
 
+/** That of the fake runner. */
+const RUNNER_ID = `runner-${'0'.repeat(32)}`;
+
 const OWNERSHIP: Change = {
   columns: {
-    sandboxes: { version: 0, runner_id: null, is_resuming: false },
-    idempotency_keys: { control_id: null },
+    // Sandboxes from before have none until a runner is connected.
+    sandboxes: ({ id }) => ({
+      version: 0,
+      runner_id: id === RUNNING_ID ? RUNNER_ID : null,
+      is_resuming: false,
+    }),
+    snapshots: ({ id }) => ({ runner_id: id === SNAPSHOT_ID ? RUNNER_ID : null }),
+    idempotency_keys: { control_id: 'ctl1' },
   },
   adds: {
     used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
     controls: [
       { id: 'ctl1', node_id: 'node1', version: '0.1.0', started_at: NOW, lease_until: NOW, is_fenced: true },
     ],
-    runners: [{ id: `runner-${'1'.repeat(32)}`, region: 'us', owner: 'ctl1', epoch: 3 }],
+    runners: [
+      { id: RUNNER_ID, region: 'us', local_to: null, owner: 'ctl1', epoch: 3 },
+      { id: `runner-${'1'.repeat(32)}`, region: 'us', local_to: 'node1', owner: null, epoch: 1 },
+    ],
   },
 };
 

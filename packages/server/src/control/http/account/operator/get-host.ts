@@ -2,12 +2,13 @@ import { HostRecord } from '@coppice/contract';
 import type { RunnerMetrics } from '../../../../lib/protocol/metrics-protocol.ts';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
+import type { Runners } from '../../../runners/runners.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT } from '../session/account-schema.ts';
 
-type Parts = Pick<HttpParts, 'runner' | 'checkHealth' | 'version' | 'region'>;
+type Parts = Pick<HttpParts, 'runners' | 'checkHealth' | 'version' | 'region'>;
 
-export function addGetHost(app: App, { runner, checkHealth, version, region }: Parts): void {
+export function addGetHost(app: App, { runners, checkHealth, version, region }: Parts): void {
   app.route({
     method: 'GET',
     url: '/account/operator/host',
@@ -23,7 +24,7 @@ export function addGetHost(app: App, { runner, checkHealth, version, region }: P
           () => null,
           (error: unknown) => (error instanceof Error ? error.message : String(error)),
         ),
-        runner.measures.runner().catch((error: unknown) => {
+        measure(runners).catch((error: unknown) => {
           log.warn({ err: error }, 'the runner could not be measured');
           return undefined;
         }),
@@ -38,6 +39,11 @@ export function addGetHost(app: App, { runner, checkHealth, version, region }: P
       };
     },
   });
+}
+
+/** Rejects without a runner that is connected. */
+async function measure(runners: Runners): Promise<RunnerMetrics> {
+  return runners.any().client.measures.runner();
 }
 
 function buildRunner(measured: RunnerMetrics): NonNullable<HostRecord['runner']> {

@@ -15,7 +15,7 @@ export function addRestoreRun(
     | 'snapshots'
     | 'idempotency'
     | 'openRequests'
-    | 'runner'
+    | 'runners'
     | 'rules'
     | 'secretDigest'
     | 'secretValues'

@@ -14,13 +14,10 @@ const EVENTS = contents('Output as the command writes it, then how the command e
   'text/event-stream': eventOf(ExecFrame),
 });
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'environments' | 'runner' | 'audit' | 'openRequests'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'environments' | 'audit' | 'openRequests'>;
 
 /** The command is killed when the client leaves, and waits when the client does not read. */
-export function addExecStream(
-  app: App,
-  { sandboxes, environments, runner, audit, openRequests }: Parts,
-): void {
+export function addExecStream(app: App, { sandboxes, environments, audit, openRequests }: Parts): void {
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/exec/stream',
@@ -41,7 +38,7 @@ export function addExecStream(
       const { id } = request.params;
       const driver = await sandboxes.getDriver(reach, id);
       const run = async (): Promise<void> => {
-        const parts = { runner, audit, log: request.log, id };
+        const parts = { runner: driver.runner, audit, log: request.log, id };
         const filled = await environments.fill(driver.row, body);
         const command = await AuditedCommand.start({ ...parts, request: filled, isInteractive: false });
         const events = new EventStream(reply);

@@ -54,7 +54,8 @@ export function addExecWebSocket(app: App, parts: SocketParts): void {
         request,
         id,
         parts,
-        run: (peer, over, fill) => runCommand(peer, { over, fill, id, query, log: request.log, ...parts }),
+        run: (peer, over, guest) =>
+          runCommand(peer, { over, id, query, log: request.log, ...parts, ...guest }),
       });
     },
   });

@@ -9,12 +9,12 @@ import type { HttpParts } from '../../parts.ts';
 
 type Parts = Pick<
   HttpParts,
-  'sandboxes' | 'environments' | 'runner' | 'audit' | 'openRequests' | 'outputBudget' | 'limits'
+  'sandboxes' | 'environments' | 'audit' | 'openRequests' | 'outputBudget' | 'limits'
 >;
 
 /** The command runs to its end when the client leaves: nothing here listens for that. */
 export function addExec(app: App, parts: Parts): void {
-  const { sandboxes, environments, runner, audit, openRequests, outputBudget, limits } = parts;
+  const { sandboxes, environments, audit, openRequests, outputBudget, limits } = parts;
   app.route({
     method: 'POST',
     url: '/v1/runs/:id/exec',
@@ -40,6 +40,7 @@ export function addExec(app: App, parts: Parts): void {
         await openRequests.limit(organizationId, async () => {
           // Held until the answer is sent: a client that does not read must not bypass the budget.
           using output = outputBudget.open(organizationId, limits.execOutputBytes);
+          const { runner } = driver;
           const command = { runner, audit, log: request.log, id, output, onStarted };
           const ran = await driver.use(async () =>
             runCommand({ ...command, request: await environments.fill(driver.row, body) }),

@@ -6,7 +6,7 @@ import type { HttpParts } from '../../parts.ts';
 
 export function addGetSsh(
   app: App,
-  { sandboxes, openRequests, runner }: Pick<HttpParts, 'sandboxes' | 'openRequests' | 'runner'>,
+  { sandboxes, openRequests }: Pick<HttpParts, 'sandboxes' | 'openRequests'>,
 ): void {
   app.route({
     method: 'GET',
@@ -24,7 +24,7 @@ export function addGetSsh(
     },
     handler: async ({ reach, organizationId, params: { id } }) => {
       const driver = await sandboxes.getDriver(reach, id);
-      return openRequests.limit(organizationId, () => driver.use(() => runner.readSshHost(id)));
+      return openRequests.limit(organizationId, () => driver.use(() => driver.runner.readSshHost(id)));
     },
   });
 }

@@ -43,9 +43,9 @@ export function addShellWebSocket(app: App, parts: SocketParts): void {
         request,
         id,
         parts,
-        run: async (peer, over, fill) => {
+        run: async (peer, over, { runner, fill }) => {
           const filled = await fill(options);
-          const shell = await ShellSession.open({ ...parts, log: request.log, id, options: filled });
+          const shell = await ShellSession.open({ ...parts, runner, log: request.log, id, options: filled });
           await killedWhen(over, shell, () => carry(peer, shell));
         },
       });

@@ -35,9 +35,15 @@ export function addSshWebSocket(app: App, parts: SocketParts): void {
         request,
         id,
         parts,
-        run: async (peer, over, fill) => {
+        run: async (peer, over, { runner, fill }) => {
           const filled = await fill(options);
-          const connection = await SshConnection.open({ ...parts, log: request.log, id, options: filled });
+          const connection = await SshConnection.open({
+            ...parts,
+            runner,
+            log: request.log,
+            id,
+            options: filled,
+          });
           await killedWhen(over, connection, () => carry(peer, connection));
         },
       });

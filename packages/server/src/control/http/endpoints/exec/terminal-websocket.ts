@@ -42,9 +42,15 @@ export function addTerminalWebSocket(app: App, parts: SocketParts): void {
         request,
         id,
         parts,
-        run: async (peer, over, fill) => {
+        run: async (peer, over, { runner, fill }) => {
           const filled = await fill(options);
-          const terminal = await TerminalSession.open({ ...parts, log: request.log, id, options: filled });
+          const terminal = await TerminalSession.open({
+            ...parts,
+            runner,
+            log: request.log,
+            id,
+            options: filled,
+          });
           await killedWhen(over, terminal, () => carry(peer, terminal));
         },
       });

@@ -20,9 +20,9 @@ export function addChangeFileMode(app: App, parts: ChangeParts): void {
       response: answers(200, FileDetails, [400, 401, 404, 409, 413, 429, 502, 503, 504, 507]),
     },
     handler: (request) =>
-      changeFiles(request, parts, (resolve) => {
+      changeFiles(request, parts, ({ resolve, files }) => {
         const data = { ...request.body, path: resolve(request.body.path) };
-        const change = () => parts.runner.files.changeMode(request.params.id, data);
+        const change = () => files.changeMode(request.params.id, data);
         return {
           buildNote: (outcome) => ({ event: 'file.chmod', data: { ...data, ...outcome } }),
           change,

@@ -12,12 +12,9 @@ import { sendBody } from '../../answers/send-body.ts';
 const TYPES = { tar: 'application/x-tar', 'tar.gz': 'application/gzip' } as const;
 const OK = contents('The archive', { 'application/x-tar': CONTENT, 'application/gzip': CONTENT });
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'audit' | 'openRequests' | 'limits'>;
 
-export function addDownloadArchive(
-  app: App,
-  { sandboxes, runner, audit, openRequests, limits }: Parts,
-): void {
+export function addDownloadArchive(app: App, { sandboxes, audit, openRequests, limits }: Parts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/files/archive',
@@ -38,7 +35,7 @@ export function addDownloadArchive(
       const driver = await sandboxes.getDriver(reach, params.id);
       const path = resolvePath(driver.row, query.path);
       const send = async (): Promise<void> => {
-        const answer = await runner.files.openArchive(params.id, { path, format });
+        const answer = await driver.runner.files.openArchive(params.id, { path, format });
         const data = { path, size: null, archive: format };
         await logContent(answer, () => audit.append(params.id, { event: 'file.download', data }));
         const headers = { ...buildSafeHeaders(path, `.${format}`), 'content-type': TYPES[format] };

@@ -7,9 +7,9 @@ import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'openRequests'>;
 
-export function addListFiles(app: App, { sandboxes, runner, openRequests }: Parts): void {
+export function addListFiles(app: App, { sandboxes, openRequests }: Parts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/files',
@@ -26,7 +26,7 @@ export function addListFiles(app: App, { sandboxes, runner, openRequests }: Part
       const { id } = request.params;
       const { path, limit, cursor } = request.query;
       const driver = await sandboxes.getDriver(request.reach, id);
-      const list = () => runner.listFiles(id, { path: resolvePath(driver.row, path), limit, cursor });
+      const list = () => driver.runner.listFiles(id, { path: resolvePath(driver.row, path), limit, cursor });
       const page = await openRequests.limit(request.organizationId, () =>
         driver.use(list, { mayWake: request.keyScope === 'full' }),
       );

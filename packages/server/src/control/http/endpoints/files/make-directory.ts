@@ -17,9 +17,9 @@ export function addMakeDirectory(app: App, parts: ChangeParts): void {
       response: answers(201, FileDetails, [400, 401, 404, 409, 413, 429, 502, 503, 504, 507]),
     },
     handler: async (request, reply) => {
-      const made = await changeFiles(request, parts, (resolve) => {
+      const made = await changeFiles(request, parts, ({ resolve, files }) => {
         const path = resolve(request.body.path);
-        const change = () => parts.runner.files.makeDirectory(request.params.id, { ...request.body, path });
+        const change = () => files.makeDirectory(request.params.id, { ...request.body, path });
         return {
           buildNote: (outcome) => ({ event: 'file.mkdir', data: { path, ...outcome } }),
           change,

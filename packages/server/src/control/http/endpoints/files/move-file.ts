@@ -20,11 +20,10 @@ export function addMoveFile(app: App, parts: ChangeParts): void {
       response: answers(200, FileDetails, [400, 401, 404, 409, 413, 429, 502, 503, 504, 507]),
     },
     handler: (request) =>
-      changeFiles(request, parts, (resolve) => {
+      changeFiles(request, parts, ({ resolve, files }) => {
         const { from, to, overwrite } = request.body;
         const [path, target] = [resolve(from), resolve(to)];
-        const change = () =>
-          parts.runner.files.move(request.params.id, { from: path, to: target, overwrite });
+        const change = () => files.move(request.params.id, { from: path, to: target, overwrite });
         return {
           buildNote: (outcome) => ({ event: 'file.move', data: { path, to: target, ...outcome } }),
           change,

@@ -9,13 +9,13 @@ import type { HttpParts } from '../../parts.ts';
 
 const MAX_PATH_BYTES = 4096;
 
-export type UploadParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
+export type UploadParts = Pick<HttpParts, 'sandboxes' | 'audit' | 'openRequests' | 'limits'>;
 
 /** Stores the body of an authenticated request as a file of a sandbox. */
 export async function receiveUpload(
   request: FastifyRequest,
   { id, deadlineMs = BODY_DEADLINE_MS, ...file }: UploadQuery & { id: string; deadlineMs?: number },
-  { sandboxes, runner, audit, openRequests, limits }: UploadParts,
+  { sandboxes, audit, openRequests, limits }: UploadParts,
 ): Promise<UploadResult> {
   const driver = await sandboxes.getDriver(request.reach, id);
   using stall = watchForStall(request, limits.transferStallMs, 'guest_unreachable');
@@ -32,7 +32,7 @@ export async function receiveUpload(
         return audit.append(id, { event: 'file.upload', data });
       };
       const store = async () =>
-        (stored = await runner.uploadFile(id, { ...file, path: resolved, ...transfer }));
+        (stored = await driver.runner.uploadFile(id, { ...file, path: resolved, ...transfer }));
       const { path, size } = await logChange(append, store, TRANSFER_REFUSALS);
       return { path: nameStored(resolved, path), size };
     });

@@ -20,9 +20,9 @@ export function addRemoveFile(app: App, parts: ChangeParts): void {
       response: answers(204, NOTHING, [400, 401, 404, 409, 429, 502, 503, 504, 507]),
     },
     handler: async (request, reply) => {
-      await changeFiles(request, parts, (resolve) => {
+      await changeFiles(request, parts, ({ resolve, files }) => {
         const data = { ...request.query, path: resolve(request.query.path) };
-        const change = () => parts.runner.files.remove(request.params.id, data);
+        const change = () => files.remove(request.params.id, data);
         return {
           buildNote: (outcome) => ({ event: 'file.remove', data: { ...data, ...outcome } }),
           change,

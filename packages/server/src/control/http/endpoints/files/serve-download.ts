@@ -10,13 +10,13 @@ import { buildSafeHeaders, logContent, whole } from '../../answers/guest-content
 import { beginRawAnswer } from '../../answers/raw-answer.ts';
 import { sendBody } from '../../answers/send-body.ts';
 
-export type DownloadParts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
+export type DownloadParts = Pick<HttpParts, 'sandboxes' | 'audit' | 'openRequests' | 'limits'>;
 
 /** Answers an authenticated GET or HEAD with a file of a sandbox. */
 export async function serveDownload(
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
   { id, ...file }: { id: string; path: string },
-  { sandboxes, runner, audit, openRequests, limits }: DownloadParts,
+  { sandboxes, audit, openRequests, limits }: DownloadParts,
 ): Promise<FastifyReply> {
   const driver = await sandboxes.getDriver(request.reach, id);
   const path = resolvePath(driver.row, file.path);
@@ -24,7 +24,7 @@ export async function serveDownload(
   // Also for HEAD: its refusals have no body that explains them, so the status must be that of the GET.
   const download = { path, ...(range === undefined ? {} : { range }) };
   const send = async (): Promise<void> => {
-    const answer = await runner.downloadFile(id, download);
+    const answer = await driver.runner.downloadFile(id, download);
     const head = buildHead(answer, path);
     if (request.method === 'HEAD') return sendHead(reply, answer, head);
     await logContent(answer, () => audit.append(id, buildNote(path, head)));

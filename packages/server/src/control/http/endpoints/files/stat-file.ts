@@ -5,9 +5,9 @@ import { SandboxParams } from '../../requests/params.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'openRequests'>;
 
-export function addStatFile(app: App, { sandboxes, runner, openRequests }: Parts): void {
+export function addStatFile(app: App, { sandboxes, openRequests }: Parts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/files/stat',
@@ -23,7 +23,7 @@ export function addStatFile(app: App, { sandboxes, runner, openRequests }: Parts
     handler: async (request) => {
       const { id } = request.params;
       const driver = await sandboxes.getDriver(request.reach, id);
-      const stat = () => runner.files.stat(id, resolvePath(driver.row, request.query.path));
+      const stat = () => driver.runner.files.stat(id, resolvePath(driver.row, request.query.path));
       return openRequests.limit(request.organizationId, () =>
         driver.use(stat, { mayWake: request.keyScope === 'full' }),
       );

@@ -7,10 +7,10 @@ import { SandboxParams } from '../../requests/params.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'audit' | 'openRequests' | 'limits'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'audit' | 'openRequests' | 'limits'>;
 
 /** The body is piped to the guest as it comes, and unpacked there. */
-export function addUploadArchive(app: App, { sandboxes, runner, audit, openRequests, limits }: Parts): void {
+export function addUploadArchive(app: App, { sandboxes, audit, openRequests, limits }: Parts): void {
   addRawBodies(app, (scope) => {
     scope.route({
       method: 'PUT',
@@ -44,7 +44,7 @@ export function addUploadArchive(app: App, { sandboxes, runner, audit, openReque
           return audit.append(params.id, { event: 'file.upload', data });
         };
         const unpack = async () =>
-          (unpacked = await runner.files.unpack(params.id, { ...query, path, ...transfer }));
+          (unpacked = await driver.runner.files.unpack(params.id, { ...query, path, ...transfer }));
         return openRequests.limit(organizationId, () =>
           driver.use(() => logChange(append, unpack, TRANSFER_REFUSALS)),
         );

@@ -15,9 +15,9 @@ const OK = contents('Changes from now on, as server-sent events.', {
   'text/event-stream': eventOf(FileEvent),
 });
 
-type Parts = Pick<HttpParts, 'sandboxes' | 'runner' | 'openRequests'>;
+type Parts = Pick<HttpParts, 'sandboxes' | 'openRequests'>;
 
-export function addWatchFiles(app: App, { sandboxes, runner, openRequests }: Parts): void {
+export function addWatchFiles(app: App, { sandboxes, openRequests }: Parts): void {
   app.route({
     method: 'GET',
     url: '/v1/runs/:id/files/watch',
@@ -38,7 +38,7 @@ export function addWatchFiles(app: App, { sandboxes, runner, openRequests }: Par
       const driver = await sandboxes.getDriver(reach, params.id);
       const begun: { events?: EventStream } = {};
       const watch = async (): Promise<void> => {
-        const answer = await runner.files.openWatch(params.id, {
+        const answer = await driver.runner.files.openWatch(params.id, {
           ...query,
           path: resolvePath(driver.row, query.path),
         });

@@ -15,7 +15,7 @@ import { readRequestedEgress } from '../../requests/requested-egress.ts';
 
 type Parts = Pick<
   HttpParts,
-  'imageBuilds' | 'idempotency' | 'openRequests' | 'rules' | 'runner' | 'secretDigest' | 'secretValues'
+  'imageBuilds' | 'idempotency' | 'openRequests' | 'rules' | 'runners' | 'secretDigest' | 'secretValues'
 >;
 
 export async function buildFromSteps(

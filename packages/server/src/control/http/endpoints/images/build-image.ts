@@ -30,7 +30,8 @@ const STARTED = contents('With from: the build, or its events until its end.', {
 
 type Parts = Pick<
   HttpParts,
-  | 'runner'
+  | 'fleetImages'
+  | 'runners'
   | 'openRequests'
   | 'registries'
   | 'imageUses'
@@ -93,14 +94,14 @@ interface Build {
 
 /** Starts the build. Throws before anything is sent when the request itself is wrong. */
 async function startBuild(
-  { runner, registries, imageUses, builtImages }: Parts,
+  { fleetImages, registries, imageUses, builtImages }: Parts,
   { organizationId, image: asked, shapes }: Build,
   left: AbortSignal,
 ): Promise<AsyncIterable<BuildImageEvent>> {
   const image = await builtImages.pin(organizationId, asked);
   const login = await registries.findLogin(organizationId, parseImageReference(image));
   const ending = new AbortController();
-  const progress = runner.prepareImage({ image, shapes, organization: organizationId, login }, ending.signal);
+  const progress = fleetImages.prepare({ image, shapes, organization: organizationId, login }, ending.signal);
   return follow(progress, async ({ image }) => {
     await imageUses.note(organizationId, image);
     const end = (): void => ending.abort();

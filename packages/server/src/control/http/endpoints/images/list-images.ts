@@ -6,7 +6,7 @@ import type { HttpParts } from '../../parts.ts';
 
 export function addListImages(
   app: App,
-  { runner, imageUses, builtImages }: Pick<HttpParts, 'runner' | 'imageUses' | 'builtImages'>,
+  { fleetImages, imageUses, builtImages }: Pick<HttpParts, 'fleetImages' | 'imageUses' | 'builtImages'>,
 ): void {
   app.route({
     method: 'GET',
@@ -22,8 +22,8 @@ export function addListImages(
     },
     handler: async ({ organizationId }) => {
       const built = await builtImages.list(organizationId);
-      const owned = built.length === 0 ? [] : await runner.images.listOwned({ organization: organizationId });
-      return imageUses.show(organizationId, await runner.listImages(), { built, owned });
+      const owned = built.length === 0 ? [] : await fleetImages.listOwned({ organization: organizationId });
+      return imageUses.show(organizationId, await fleetImages.listPrepared(), { built, owned });
     },
   });
 }

@@ -8,7 +8,7 @@ import { readGrants } from '../../requests/requested-egress.ts';
 
 export function addPutCredentials(
   app: App,
-  parts: Pick<HttpParts, 'sandboxes' | 'grants' | 'rules' | 'runner' | 'secretValues'>,
+  parts: Pick<HttpParts, 'sandboxes' | 'grants' | 'rules' | 'runners' | 'secretValues'>,
 ): void {
   const { sandboxes, grants } = parts;
   app.route({

@@ -6,7 +6,7 @@ import { SandboxParams } from '../../requests/params.ts';
 import type { HttpParts } from '../../parts.ts';
 import { readPolicy } from '../../requests/requested-egress.ts';
 
-export function addPutNetwork(app: App, parts: Pick<HttpParts, 'sandboxes' | 'rules' | 'runner'>): void {
+export function addPutNetwork(app: App, parts: Pick<HttpParts, 'sandboxes' | 'rules' | 'runners'>): void {
   app.route({
     method: 'PUT',
     url: '/v1/runs/:id/network',

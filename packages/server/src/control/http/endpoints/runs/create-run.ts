@@ -11,7 +11,7 @@ export function addCreateRun(
   app: App,
   parts: Pick<
     HttpParts,
-    'sandboxes' | 'idempotency' | 'openRequests' | 'runner' | 'rules' | 'secretDigest' | 'secretValues'
+    'sandboxes' | 'idempotency' | 'openRequests' | 'runners' | 'rules' | 'secretDigest' | 'secretValues'
   >,
 ): void {
   const { sandboxes } = parts;

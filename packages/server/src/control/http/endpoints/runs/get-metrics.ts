@@ -7,7 +7,7 @@ import type { HttpParts } from '../../parts.ts';
 
 export function addGetMetrics(
   app: App,
-  { sandboxes, openRequests, runner }: Pick<HttpParts, 'sandboxes' | 'openRequests' | 'runner'>,
+  { sandboxes, openRequests }: Pick<HttpParts, 'sandboxes' | 'openRequests'>,
 ): void {
   app.route({
     method: 'GET',
@@ -21,7 +21,7 @@ export function addGetMetrics(
       response: answers(200, SandboxMetrics, [400, 401, 404, 409, 429, 503]),
     },
     handler: async ({ reach, organizationId, params: { id }, query: { since, step } }) => {
-      await sandboxes.getDriver(reach, id);
+      const { runner } = await sandboxes.getDriver(reach, id);
       const since_ms = Math.max(0, since ?? 0);
       // It may wait for the guest.
       return openRequests.limit(organizationId, () =>

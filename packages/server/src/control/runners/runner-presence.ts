@@ -1,16 +1,14 @@
 /**
- * The runner as it last reported: its id, and the present moment of its host. Ages of sandboxes are measured with it: the
- * time since the boot of the host that has the VM is the only clock that never steps, and control can be on another host. The
+ * The present moment of a runner's host, as the runner last reported it. Ages of sandboxes are measured with it: the time
+ * since the boot of the host that has the VM is the only clock that never steps, and control can be on another host. The
  * wall clock is that of control.
  */
-import { AppError } from '@coppice/contract';
 import type { HostMoment } from '../../lib/host-clock.ts';
 import type { Roster } from '../../lib/protocol/runner-protocol.ts';
 import { momentOf, type Clock } from '../time/clock.ts';
 
 export class RunnerPresence {
   readonly #clock: Clock;
-  #id: string | undefined;
   /** How far the runner's time since its boot is ahead of the monotonic time here. Undefined until it has answered. */
   #seen: { bootId: string; aheadMs: number } | undefined;
 
@@ -18,15 +16,8 @@ export class RunnerPresence {
     this.#clock = clock;
   }
 
-  /** Throws `unavailable` before the first report. */
-  get id(): string {
-    if (this.#id !== undefined) return this.#id;
-    throw new AppError('unavailable', 'the runner of this machine has not been connected yet');
-  }
-
   /** Notes what the runner has just reported. */
-  note({ runner_id: id, moment }: Pick<Roster, 'runner_id' | 'moment'>): void {
-    this.#id = id;
+  note({ moment }: Pick<Roster, 'moment'>): void {
     const { boot_id: bootId, ms } = moment;
     const aheadMs = ms - this.#clock.monotonicMs();
     // A report is late by its way here, so of two the one that is further ahead is closer to the truth.

@@ -3,14 +3,12 @@ import { test } from 'node:test';
 import { ManualClock } from '../testing/manual-clock.ts';
 import { RunnerPresence } from './runner-presence.ts';
 
-const ID = `runner-${'1'.repeat(32)}`;
-
 test('before the first report, and on the same host, the moment is that of control', () => {
   const clock = new ManualClock();
   const presence = new RunnerPresence(clock);
   const here = { bootId: clock.bootId, bootMs: clock.monotonicMs(), wallMs: clock.wallMs() };
   assert.deepEqual(presence.now(), here);
-  presence.note({ runner_id: ID, moment: { boot_id: clock.bootId, ms: here.bootMs - 5 } });
+  presence.note({ moment: { boot_id: clock.bootId, ms: here.bootMs - 5 } });
   assert.deepEqual(presence.now(), here);
 });
 
@@ -18,28 +16,20 @@ test('the time of another host continues from its reports, the least late of whi
   const clock = new ManualClock();
   const presence = new RunnerPresence(clock);
   const wallMs = clock.wallMs();
-  presence.note({ runner_id: ID, moment: { boot_id: 'other', ms: 5_000 } });
+  presence.note({ moment: { boot_id: 'other', ms: 5_000 } });
   assert.deepEqual(presence.now(), { bootId: 'other', bootMs: 5_000, wallMs });
   clock.advance(1000);
-  presence.note({ runner_id: ID, moment: { boot_id: 'other', ms: 5_900 } });
+  presence.note({ moment: { boot_id: 'other', ms: 5_900 } });
   assert.equal(presence.now().bootMs, 6_000);
-  presence.note({ runner_id: ID, moment: { boot_id: 'other', ms: 6_050 } });
+  presence.note({ moment: { boot_id: 'other', ms: 6_050 } });
   assert.equal(presence.now().bootMs, 6_050);
-});
-
-test('the id is that of the last report', () => {
-  const clock = new ManualClock();
-  const presence = new RunnerPresence(clock);
-  assert.throws(() => presence.id, { code: 'unavailable' });
-  presence.note({ runner_id: ID, moment: { boot_id: 'other', ms: 1 } });
-  assert.equal(presence.id, ID);
 });
 
 test('after a boot of its host the earlier reports do not count', () => {
   const clock = new ManualClock();
   const presence = new RunnerPresence(clock);
-  presence.note({ runner_id: ID, moment: { boot_id: 'first', ms: 900_000 } });
-  presence.note({ runner_id: ID, moment: { boot_id: 'second', ms: 10 } });
+  presence.note({ moment: { boot_id: 'first', ms: 900_000 } });
+  presence.note({ moment: { boot_id: 'second', ms: 10 } });
   clock.advance(5);
   assert.deepEqual([presence.now().bootId, presence.now().bootMs], ['second', 15]);
 });

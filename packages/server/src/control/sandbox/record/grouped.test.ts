@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { ByOrganization } from './by-organization.ts';
+import { Grouped } from './grouped.ts';
 
 test('after any sets and deletes, each list equals that of a plain map', () => {
   const step = fc.record({
@@ -11,7 +11,7 @@ test('after any sets and deletes, each list equals that of a plain map', () => {
   });
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
-      const index = new ByOrganization<string>();
+      const index = new Grouped<string>();
       const model = new Map<string, { organization: string; value: string }>();
       for (const [at, { organization, number, isSet }] of steps.entries()) {
         const id = `${organization}-${number}`;
@@ -39,8 +39,8 @@ test('after any sets and deletes, each list equals that of a plain map', () => {
   );
 });
 
-test('an id is deleted only from its own organization', () => {
-  const index = new ByOrganization<number>();
+test('an id is deleted only from its own group', () => {
+  const index = new Grouped<number>();
   index.set('org1', 'a', 1);
   index.delete('org2', 'a');
   assert.equal(index.get('a'), 1);

@@ -1,0 +1,118 @@
+/** The images of all runners: each of them stores those that were prepared or built there. */
+import { AppError } from '@coppice/contract';
+import type {
+  OwnedImage,
+  PreparedImage,
+  PrepareProgress,
+  StoredConfig,
+} from '../../lib/protocol/runner-protocol.ts';
+import type { NewImage } from '../placement/runner-client.ts';
+import type { OwnedRunner } from '../runners/owned-runner.ts';
+import type { Runners } from '../runners/runners.ts';
+
+export class FleetImages {
+  readonly #runners: Runners;
+
+  constructor(runners: Runners) {
+    this.#runners = runners;
+  }
+
+  /** Returns a stored image. Throws `image_not_found` if no runner has it. */
+  async find(digest: string): Promise<StoredConfig> {
+    const found = await this.#askAll(({ client }) => findImage(client.images.find(digest)));
+    const image = found.find((one) => one !== undefined);
+    if (image !== undefined) return image;
+    throw new AppError('image_not_found', `no runner stores the image ${digest}`);
+  }
+
+  /** Returns the runners that store an image: those of which a sandbox of it can be made without a registry. */
+  async listHolders(digest: string): Promise<OwnedRunner[]> {
+    const runners = this.#runners.list();
+    if (runners.length === 1) return runners;
+    const found = await this.#askAll(async (runner) =>
+      (await findImage(runner.client.images.find(digest))) === undefined ? undefined : runner,
+    );
+    return found.filter((runner) => runner !== undefined);
+  }
+
+  /** Protects an image of an organization from eviction, or no longer. Returns false if no runner stores it. */
+  async keep(digest: string, organization: string, kept: boolean): Promise<boolean> {
+    const stored = await this.#tellAll(({ client }) => client.images.keep(digest, organization, kept));
+    return stored.includes(true);
+  }
+
+  /** Gives up an image that was built. It need not exist. */
+  async release(digest: string): Promise<void> {
+    await this.#tellAll(({ client }) => client.images.release(digest));
+  }
+
+  /** Lists images that organizations have built: of one, of one build, or all. */
+  async listOwned(asked: { organization?: string; build?: string }): Promise<OwnedImage[]> {
+    return mergeImages(await this.#askAll(({ client }) => client.images.listOwned(asked)));
+  }
+
+  async listPrepared(): Promise<PreparedImage[]> {
+    return mergeImages(await this.#askAll(({ client }) => client.listImages()));
+  }
+
+  /**
+   * Has all runners prepare an image. Yields what the first of them reports, and its end when all have ended. Whether the others
+   * succeed does not count: they prepare it again when they need it.
+   */
+  async *prepare(image: NewImage, signal: AbortSignal): AsyncGenerator<PrepareProgress> {
+    const first = this.#runners.any();
+    const others = this.#runners.listConnected().filter((runner) => runner !== first);
+    const done = Promise.allSettled(others.map((runner) => drain(runner.client.prepareImage(image, signal))));
+    for await (const event of first.client.prepareImage(image, signal)) {
+      if (event.type === 'done') await done;
+      yield event;
+    }
+  }
+
+  /** Asks the runners, and returns the answers of those that answer. Throws if none does. */
+  async #askAll<T>(ask: (runner: OwnedRunner) => Promise<T>): Promise<T[]> {
+    const runners = this.#runners.list();
+    if (runners.length === 0) await ask(this.#runners.any());
+    const answers = await Promise.allSettled(runners.map(ask));
+    const given = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+    const failed = answers.find((answer) => answer.status === 'rejected');
+    if (given.length === 0 && failed !== undefined) throw failed.reason;
+    return given;
+  }
+
+  /** Asks all runners. Throws if one does not answer. */
+  #tellAll<T>(tell: (runner: OwnedRunner) => Promise<T>): Promise<T[]> {
+    const runners = this.#runners.list();
+    return Promise.all((runners.length === 0 ? [this.#runners.any()] : runners).map(tell));
+  }
+}
+
+async function findImage(asked: Promise<StoredConfig>): Promise<StoredConfig | undefined> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (error instanceof AppError && error.code === 'image_not_found') return undefined;
+    throw error;
+  }
+}
+
+/** Counts each image once, with what all runners have of it. */
+function mergeImages<T extends PreparedImage | OwnedImage>(lists: readonly (readonly T[])[]): T[] {
+  const merged = new Map<string, T>();
+  for (const image of lists.flat()) {
+    const known = merged.get(image.digest);
+    merged.set(image.digest, known === undefined ? image : { ...known, shapes: mergeShapes(known, image) });
+  }
+  return [...merged.values()];
+}
+
+type Shapes = PreparedImage['shapes'];
+
+function mergeShapes(one: { shapes: Shapes }, other: { shapes: Shapes }): Shapes {
+  const shapes = new Map([...one.shapes, ...other.shapes].map((shape) => [JSON.stringify(shape), shape]));
+  return [...shapes.values()];
+}
+
+async function drain(events: AsyncIterable<unknown>): Promise<void> {
+  for await (const _ of events);
+}

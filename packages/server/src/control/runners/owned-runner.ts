@@ -1,0 +1,49 @@
+/** A runner that this control owns: its client, the time of its host, and what it last reported. */
+import { AppError } from '@coppice/contract';
+import type { RunnerStatus, VmShape } from '../../lib/protocol/runner-protocol.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import type { Clock } from '../time/clock.ts';
+import { RunnerPresence } from './runner-presence.ts';
+
+export class OwnedRunner {
+  /** Random; made by the runner. */
+  readonly id: string;
+  readonly client: RunnerClient;
+  readonly presence: RunnerPresence;
+  /** Whether its events arrive. */
+  isConnected = false;
+  #status: RunnerStatus | undefined;
+  /** Memory of VMs that were admitted since the last report. */
+  #admittedMiB = 0;
+
+  constructor(id: string, client: RunnerClient, clock: Clock) {
+    this.id = id;
+    this.client = client;
+    this.presence = new RunnerPresence(clock);
+  }
+
+  noteStatus(status: RunnerStatus): void {
+    this.#status = status;
+    this.#admittedMiB = 0;
+  }
+
+  /** As last reported. Throws `unavailable` before the first report. */
+  get status(): RunnerStatus {
+    if (this.#status !== undefined) return this.#status;
+    throw new AppError('unavailable', `the runner ${this.id} has not been connected yet`);
+  }
+
+  /** The part of its memory that VMs may still take, as far as is known here; 0 before the first report. */
+  get freeShare(): number {
+    if (this.#status === undefined) return 0;
+    const { limit, promised } = this.#status.capacity.mem_mib;
+    return (limit - promised - this.#admittedMiB) / Math.max(1, limit);
+  }
+
+  /** Reserves capacity for a VM until the result is disposed. Throws `invalid_request` or `capacity` if there is none. */
+  async admit(vmId: string, shape: VmShape): Promise<Disposable> {
+    const admission = await this.client.admitVm(vmId, shape);
+    this.#admittedMiB += shape.mem_mib;
+    return admission;
+  }
+}

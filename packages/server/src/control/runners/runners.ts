@@ -1,0 +1,98 @@
+/** The runners that this control owns, and which of them gets a new VM. */
+import { AppError, type ErrorCode } from '@coppice/contract';
+import type { VmShape } from '../../lib/protocol/runner-protocol.ts';
+import type { OwnedRunner } from './owned-runner.ts';
+
+/** A runner with room that is reserved for a VM until this is disposed. */
+export interface Place extends Disposable {
+  readonly runner: OwnedRunner;
+}
+
+export class Runners {
+  readonly #runners = new Map<string, OwnedRunner>();
+
+  add(runner: OwnedRunner): void {
+    this.#runners.set(runner.id, runner);
+  }
+
+  delete(id: string): void {
+    this.#runners.delete(id);
+  }
+
+  find(id: string): OwnedRunner | undefined {
+    return this.#runners.get(id);
+  }
+
+  /** Throws `unavailable` if this control does not own the runner. */
+  get(id: string | null): OwnedRunner {
+    const runner = this.#runners.get(id ?? '');
+    if (runner !== undefined) return runner;
+    throw new AppError('unavailable', 'the runner of the sandbox is not connected; try again');
+  }
+
+  list(): OwnedRunner[] {
+    return [...this.#runners.values()];
+  }
+
+  /** Returns the runners whose events arrive. */
+  listConnected(): OwnedRunner[] {
+    return this.list().filter((runner) => runner.isConnected);
+  }
+
+  /** Returns a runner for work that any of them can do. Throws `unavailable` without one. */
+  any(): OwnedRunner {
+    const [runner] = this.#inOrder();
+    if (runner === undefined) throw noRunner();
+    return runner;
+  }
+
+  /** Returns why sandboxes have no network; undefined if they have one. */
+  async findNetworkAbsence(): Promise<string | undefined> {
+    const { network, network_reason: reason } = await this.any().client.status();
+    return network === 'filtered' ? undefined : reason;
+  }
+
+  /**
+   * Reserves room for a VM: the runner with the largest share of free memory is asked first, and the next one if it refuses or does not
+   * answer. Throws the refusal of the last one: `invalid_request` for a shape that none can ever have, else `capacity` or `unavailable`.
+   */
+  async admit(vmId: string, shape: VmShape, among: readonly OwnedRunner[] = this.list()): Promise<Place> {
+    let refusal: AppError = noRunner();
+    for (const runner of this.#inOrder(among)) {
+      try {
+        const admission = await runner.admit(vmId, shape);
+        return { runner, [Symbol.dispose]: () => admission[Symbol.dispose]() };
+      } catch (error) {
+        if (!(error instanceof AppError) || !isRefusal(error)) throw error;
+        refusal = choose(refusal, error);
+      }
+    }
+    throw refusal;
+  }
+
+  /** Those that are connected come first: the others may be restarting. */
+  #inOrder(among: readonly OwnedRunner[] = this.list()): OwnedRunner[] {
+    const rank = (runner: OwnedRunner): number => (runner.isConnected ? 1 : 0) + runner.freeShare / 2;
+    return among.toSorted((a, b) => rank(b) - rank(a));
+  }
+}
+
+const TRIED_ELSEWHERE: ReadonlySet<ErrorCode> = new Set([
+  'capacity',
+  'invalid_request',
+  'unavailable',
+  'outcome_unknown',
+]);
+
+function isRefusal(error: AppError): boolean {
+  return TRIED_ELSEWHERE.has(error.code);
+}
+
+/** A runner that is only full now says more than one that is too small or away. */
+function choose(first: AppError, next: AppError): AppError {
+  return first.code === 'capacity' ? first : next;
+}
+
+function noRunner(): AppError {
+  return new AppError('unavailable', 'no runner is connected; try again');
+}
