@@ -1,4 +1,4 @@
-/** Which control owns a runner, in SQL. One statement decides, so two never own a runner at a time. */
+/** Which control owns a runner, in SQL. The row of the runner is locked meanwhile, so two never own it at a time. */
 import { AppError } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
@@ -63,28 +63,40 @@ export class RunnerClaims {
    * of the new owner; undefined if another control owns the runner.
    */
   async claim(id: string): Promise<number | undefined> {
-    const { rows } = await sql<{ epoch: number }>`
-      WITH former AS (
-        UPDATE controls SET is_fenced = true
-        WHERE controls.id = (SELECT owner FROM runners WHERE runners.id = ${id}) AND controls.id <> ${this.#control}
-          AND (is_fenced OR lease_until < ${DATABASE_NOW})
-        RETURNING id)
-      UPDATE runners SET owner = ${this.#control}, epoch = epoch + 1
-      WHERE id = ${id} AND (owner IS NULL OR owner IN (SELECT former.id FROM former))
-      RETURNING epoch`.execute(this.#db);
-    return rows[0]?.epoch ?? (await this.#findOwn(id));
+    return inTransaction(this.#db, async (transaction) => {
+      const runner = await transaction
+        .selectFrom('runners')
+        .select(['owner', 'epoch'])
+        .where('id', '=', id)
+        .forUpdate()
+        .executeTakeFirst();
+      if (runner === undefined) return undefined;
+      if (runner.owner === this.#control) return runner.epoch;
+      if (runner.owner !== null && !(await fence(transaction, runner.owner))) return undefined;
+      const epoch = runner.epoch + 1;
+      await transaction
+        .updateTable('runners')
+        .set({ owner: this.#control, epoch })
+        .where('id', '=', id)
+        .execute();
+      return epoch;
+    });
   }
+}
 
-  /** Returns the epoch of a runner that this control owns already. */
-  async #findOwn(id: string): Promise<number | undefined> {
-    const row = await this.#db
-      .selectFrom('runners')
-      .select('epoch')
-      .where('id', '=', id)
-      .where('owner', '=', this.#control)
-      .executeTakeFirst();
-    return row?.epoch;
-  }
+/** Keeps a control whose lease is over from ever renewing it. Returns false if it still holds it. */
+async function fence(db: Database, controlId: string): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('controls')
+    .set({ is_fenced: true })
+    .where('id', '=', controlId)
+    .where(sql<boolean>`(is_fenced OR lease_until < ${DATABASE_NOW})`)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
+}
+
+function inTransaction<T>(db: Database, work: (transaction: Database) => Promise<T>): Promise<T> {
+  return db.isTransaction ? work(db) : db.transaction().execute(work);
 }
 
 /** Gives what a runner had to another one. Null: what no runner has. */
