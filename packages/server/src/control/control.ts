@@ -133,6 +133,7 @@ export async function startControl(
     ...shared,
     events,
     webhooks,
+    requestForwarder: undefined,
     secretDigest: new SecretDigest(storage.masterKey),
     outputBudget: new OutputBudget(limits.execOutputTotalBytes),
     ...chooseHttpSettings(config),

@@ -1,7 +1,7 @@
 /**
- * Allows only one control on a database. Two would each run the timers of sandboxes whose VMs only the other's runner
- * has, and take these for lost. The lease is a PostgreSQL lock that belongs to one connection. PostgreSQL releases it
- * whenever that connection ends.
+ * Allows only one control on a database, or only controls that reach each other and so can share it. One that is alone
+ * would not find the sandboxes of the others. The lease is a PostgreSQL lock that belongs to one connection, exclusive
+ * for a control that is alone. PostgreSQL releases it whenever that connection ends.
  *
  *     acquire ── granted ─► held ── connection lost ─► not held: requests get 503 ── granted again ─► held
  *        └── another has it ─► refused                        └── another has it ─► `taken`: control must end
@@ -23,12 +23,14 @@ export interface LeaseOptions {
   log: Logger;
   /** How long to wait for another's lock: PostgreSQL notices late if its holder was killed on another machine. */
   patienceMs: number;
+  /** Whether other controls may share the database. */
+  isShared?: boolean;
 }
 
 export class DatabaseTakenError extends Error {
   constructor() {
     super(
-      'another control uses this database: stop it, or give each data directory a database of its own (DATABASE_URL)',
+      'another control uses this database: stop it, give each data directory a database of its own (DATABASE_URL), or let all of them share it (COPPICE_INTERNAL_LISTEN for each)',
     );
     this.name = 'DatabaseTakenError';
   }
@@ -103,7 +105,7 @@ export class DatabaseLease implements AsyncDisposable {
     try {
       await this.#options.guard.check(client);
       const answer = await client.query<{ granted: boolean }>(
-        `SELECT pg_try_advisory_lock(${LOCK_ID}) AS granted`,
+        `SELECT ${this.#tryLock}(${LOCK_ID}) AS granted`,
       );
       if (answer.rows[0]?.granted === true && !this.#stop.signal.aborted) {
         this.#hold(client);
@@ -115,6 +117,10 @@ export class DatabaseLease implements AsyncDisposable {
     }
     await client.end();
     return false;
+  }
+
+  get #tryLock(): string {
+    return this.#options.isShared === true ? 'pg_try_advisory_lock_shared' : 'pg_try_advisory_lock';
   }
 
   #hold(client: pg.Client): void {

@@ -32,6 +32,7 @@ import type { PortForwarder } from '../ports/forward.ts';
 import type { PreviewOrigins } from '../ports/preview-origins.ts';
 import type { Previews } from '../ports/previews.ts';
 import type { FleetImages } from '../images/fleet-images.ts';
+import type { RequestForwarder } from './forwarding/request-forwarder.ts';
 import type { Runners } from '../runners/runners.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { Environments } from '../sandbox/environment/environments.ts';
@@ -82,6 +83,8 @@ export interface HttpParts {
   runners: Runners;
   fleetImages: FleetImages;
   forwarder: PortForwarder;
+  /** Undefined for a control that is alone. */
+  requestForwarder: RequestForwarder | undefined;
   previews: Previews;
   previewOrigins: PreviewOrigins;
   idempotency: Idempotency;

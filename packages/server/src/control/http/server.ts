@@ -31,6 +31,7 @@ import { addExposure, TlsServers } from './serving/exposure.ts';
 import { addJsonBody } from './requests/json-body.ts';
 import { checkKeyAccess, requireKeyAccess } from './access/key-access.ts';
 import { addOpenApi } from './openapi/openapi.ts';
+import { buildErrorHandler } from './forwarding/error-handler.ts';
 import type { HttpParts } from './parts.ts';
 import { addProxiedMethods, buildRewrite } from './access/proxied-route.ts';
 import { limitRate } from './access/rate-limit.ts';
@@ -83,7 +84,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
     frameworkErrors: answerError,
     clientErrorHandler: answerBrokenHttp,
   }).withTypeProvider<ZodTypeProvider>();
-  app.setErrorHandler(answerError);
+  app.setErrorHandler(buildErrorHandler(parts.requestForwarder));
   app.decorateRequest('organizationId', '');
   app.decorateRequest('teamId', '');
   app.decorateRequest('apiKeyId', '');

@@ -25,6 +25,8 @@ export interface ControlLeaseOptions {
   version: string;
   /** For how long a control that does not renew its lease keeps it, by PostgreSQL's clock. */
   leaseMs: number;
+  /** `host:port` of the internal listener, if other controls reach this one. */
+  address?: string | undefined;
   /** Whether no other control can be running: those that were there have ended. */
   isAlone?: boolean;
   log: Logger;
@@ -96,14 +98,21 @@ export class ControlLease implements AsyncDisposable {
   }
 
   async #register(): Promise<void> {
-    const { db, nodeId, version, isAlone = false } = this.#options;
+    const { db, nodeId, version, address = null, isAlone = false } = this.#options;
     const askedAt = performance.now();
     await db.transaction().execute(async (transaction) => {
       const ended = transaction.deleteFrom('controls');
       await (isAlone ? ended : ended.where('node_id', '=', nodeId)).execute();
       await transaction
         .insertInto('controls')
-        .values({ id: this.id, node_id: nodeId, version, started_at: DATABASE_NOW, lease_until: this.#end })
+        .values({
+          id: this.id,
+          node_id: nodeId,
+          version,
+          address,
+          started_at: DATABASE_NOW,
+          lease_until: this.#end,
+        })
         .execute();
     });
     this.#noteHeld(askedAt);

@@ -8,7 +8,8 @@ export async function createOwnership(db: Kysely<unknown>): Promise<void> {
       version text NOT NULL,
       started_at bigint NOT NULL,
       lease_until bigint NOT NULL,
-      is_fenced boolean NOT NULL DEFAULT false
+      is_fenced boolean NOT NULL DEFAULT false,
+      address text
     )`.execute(db);
   await sql`
     CREATE TABLE runners (

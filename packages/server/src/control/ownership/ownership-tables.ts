@@ -10,6 +10,8 @@ export interface ControlTable {
   lease_until: number;
   /** Set by another control that has taken its runners: it never holds its lease again. */
   is_fenced: Generated<boolean>;
+  /** `host:port` of its internal listener; null for a control that is alone. */
+  address: Generated<string | null>;
 }
 
 /** A machine that runs VMs. */

@@ -1,6 +1,7 @@
 /** The runners that this control owns, and which of them gets a new VM. */
 import { AppError, type ErrorCode } from '@coppice/contract';
 import type { VmShape } from '../../lib/protocol/runner-protocol.ts';
+import { ElsewhereError } from '../placement/elsewhere.ts';
 import type { OwnedRunner } from './owned-runner.ts';
 
 /** A runner with room that is reserved for a VM until this is disposed. */
@@ -23,10 +24,11 @@ export class Runners {
     return this.#runners.get(id);
   }
 
-  /** Throws `unavailable` if this control does not own the runner. */
+  /** Throws an {@link ElsewhereError} if this control does not own the runner. */
   get(id: string | null): OwnedRunner {
     const runner = this.#runners.get(id ?? '');
     if (runner !== undefined) return runner;
+    if (id !== null) throw new ElsewhereError(id);
     throw new AppError('unavailable', 'the runner of the sandbox is not connected; try again');
   }
 

@@ -1,6 +1,7 @@
 /** Sandboxes of each organization: live ones through their drivers, ended ones from SQL. */
 import {
   AppError,
+  isFinal,
   parseImageReference,
   type CreateSandboxRequest,
   type NetworkPolicy,
@@ -270,12 +271,15 @@ export class Sandboxes {
 
   /**
    * Returns the driver of a live sandbox. Throws `invalid_state` if the sandbox has ended, `not_found` if there is none
-   * within reach.
+   * within reach, and an {@link ElsewhereError} if another control has its runner.
    */
   async getDriver(reach: Reach, id: string, request: SandboxRequest = 'use'): Promise<SandboxDriver> {
     const driver = this.#drivers.findWithin(reach, id);
     if (driver !== undefined) return driver;
-    throw buildRefusal(request, await this.get(reach, id));
+    const row = SANDBOX_ID.test(id) ? await this.#store.find(reach, id) : undefined;
+    if (row === undefined) throw notFound(id);
+    if (!isFinal(row.status)) this.#runners.get(row.runner_id);
+    throw buildRefusal(request, this.#show(row));
   }
 
   async list(filter: SandboxFilter): Promise<{ records: SandboxRecord[]; createdAt: number[] }> {

@@ -1,4 +1,5 @@
 /** Parses JSON bodies, with errors that give the position of the mistake. */
+import type { IncomingMessage } from 'node:http';
 import { AppError } from '@coppice/contract';
 import { JSON_BODY_BYTES, NOT_JSON } from '../answers/error-mapper.ts';
 import type { App } from '../app.ts';
@@ -7,11 +8,19 @@ import type { HttpParts } from '../parts.ts';
 
 const NULL_BODY = new AppError('invalid_request', 'body: must be an object, not null; or send no body');
 
+const texts = new WeakMap<IncomingMessage, string>();
+
+/** Returns the text of a JSON body that has been read, for a request that is forwarded. */
+export function bodyTextOf(request: IncomingMessage): string | undefined {
+  return texts.get(request);
+}
+
 /** A JSON body must arrive before a deadline, so that no client can hold a request open by sending single bytes. */
 export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): void {
   const parse = app.getDefaultJsonParser('error', 'error');
   const options = { parseAs: 'string', bodyLimit: JSON_BODY_BYTES } as const;
   app.addContentTypeParser<string>('application/json', options, (request, text, done) => {
+    texts.set(request.raw, text);
     if (text === '') return done(null, undefined);
     const { maxJson } = request.routeOptions.config;
     const excess = maxJson && findExcess(measureJson(text), maxJson);

@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import { toSecureContext, type TlsPair } from '../../../lib/tls/tls-pair.ts';
 import type { App } from '../app.ts';
+import { readClientAddress } from '../forwarding/forwarded-request.ts';
 import { buildClientAddress, buildIsProxy } from '../requests/client-address.ts';
 
 export interface Exposure {
@@ -68,10 +69,9 @@ export function addExposure(
   app.decorateRequest('ownOrigin', '');
   app.addHook('onRequest', async (request, reply) => {
     const { socket, headers } = request.raw;
-    request.clientAddress = findClientAddress(
-      socket.remoteAddress ?? '',
-      readHeader(headers['x-forwarded-for']),
-    );
+    request.clientAddress =
+      readClientAddress(request.raw) ??
+      findClientAddress(socket.remoteAddress ?? '', readHeader(headers['x-forwarded-for']));
     const isBehindProxy = isProxy(socket.remoteAddress ?? '');
     request.ownOrigin = findOwnOrigin(headers, { isOverTls: tls !== undefined, isBehindProxy });
     if (hasHsts) reply.header('strict-transport-security', `max-age=${hstsSeconds}`);

@@ -445,7 +445,15 @@ const OWNERSHIP: Change = {
   adds: {
     used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
     controls: [
-      { id: 'ctl1', node_id: 'node1', version: '0.1.0', started_at: NOW, lease_until: NOW, is_fenced: true },
+      {
+        id: 'ctl1',
+        node_id: 'node1',
+        version: '0.1.0',
+        started_at: NOW,
+        lease_until: NOW,
+        is_fenced: true,
+        address: '192.0.2.1:7443',
+      },
     ],
     runners: [
       { id: RUNNER_ID, region: 'us', local_to: null, owner: 'ctl1', epoch: 3 },
