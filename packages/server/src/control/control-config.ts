@@ -22,6 +22,8 @@ export interface ControlLimits {
   bodyDeadlineMs: number;
   /** Longest time in which an upload or a download moves no byte. */
   transferStallMs: number;
+  /** After this time without a connection the VMs of a runner on another machine count as lost. */
+  runnerLossMs: number;
   /** How often the records are compared with the state of the runner. */
   reconcileIntervalMs: number;
   /** How long a capture that no record names is kept: its operation may be about to write the record. */
@@ -77,6 +79,7 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   databasePatienceMs: 10_000,
   bodyDeadlineMs: 30_000,
   transferStallMs: 120_000,
+  runnerLossMs: 300_000,
   reconcileIntervalMs: 10_000,
   captureGraceMs: 30_000,
   openRequestsPerOrganization: 256,

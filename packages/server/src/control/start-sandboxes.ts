@@ -43,8 +43,7 @@ import type { RunnerClient } from './placement/runner-client.ts';
 import type { RunnerCommands } from './placement/runner-commands.ts';
 import type { Runners } from './runners/runners.ts';
 import { FleetImages } from './images/fleet-images.ts';
-import type { ControlLease } from './ownership/control-lease.ts';
-import { RunnerClaims } from './ownership/runner-claims.ts';
+import type { RunnerClaims } from './ownership/runner-claims.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
@@ -66,7 +65,7 @@ const MAX_RETRY_MS = 1_000;
 export interface SandboxesBase {
   db: Database;
   events: Events;
-  ownership: Pick<ControlLease, 'id'>;
+  claims: RunnerClaims;
   /** The runner of this machine. */
   local: RunnerClient;
   runners: Runners;
@@ -255,22 +254,16 @@ interface FleetBase {
   drivers: LiveDrivers;
   watch: CommandWatch;
   captures: Omit<CaptureKeeperParts, 'runner'>;
-  linkParts: Omit<RunnerLinkParts, 'runner' | 'captures' | 'onReplaced'>;
+  linkParts: Omit<RunnerLinkParts, 'runner' | 'claims' | 'captures' | 'kind'>;
 }
 
 function openFleet(
-  { db, ownership, local, runners, region, nodeId, clock, log }: SandboxesBase,
+  { claims, local, runners, region, nodeId, clock, log }: SandboxesBase,
   { drivers, watch, captures, linkParts }: FleetBase,
   stack: AsyncDisposableStack,
 ): RunnerFleet {
-  const claims = new RunnerClaims(db, ownership.id);
-  const openLink: RunnerFleetParts['openLink'] = (runner, onReplaced) =>
-    new RunnerLink({
-      ...linkParts,
-      runner,
-      captures: new CaptureKeeper({ ...captures, runner }),
-      onReplaced,
-    });
+  const openLink: RunnerFleetParts['openLink'] = (runner, kind) =>
+    new RunnerLink({ ...linkParts, runner, claims, kind, captures: new CaptureKeeper({ ...captures, runner }) });
   const beforeLoad = (): Promise<void> => watch.load();
   const parts = { runners, claims, drivers, local, region, nodeId, clock, log, openLink, beforeLoad };
   return stack.use(new RunnerFleet(parts));

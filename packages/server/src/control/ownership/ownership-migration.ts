@@ -17,6 +17,10 @@ export async function createOwnership(db: Kysely<unknown>): Promise<void> {
       region text NOT NULL,
       local_to text UNIQUE,
       owner text REFERENCES controls (id) ON DELETE SET NULL,
-      epoch bigint NOT NULL DEFAULT 0
+      epoch bigint NOT NULL DEFAULT 0,
+      mem_free_mib bigint NOT NULL DEFAULT 0,
+      vcpus_free bigint NOT NULL DEFAULT 0,
+      cordoned_at bigint,
+      drain_until bigint
     )`.execute(db);
 }

@@ -25,4 +25,11 @@ export interface RunnerTable {
   owner: string | null;
   /** Counts its owners. A runner refuses requests of earlier ones. */
   epoch: Generated<number>;
+  /** What VMs may still take, as its owner last heard. */
+  mem_free_mib: Generated<number>;
+  vcpus_free: Generated<number>;
+  /** Since then it gets no new VMs. */
+  cordoned_at: Generated<number | null>;
+  /** Until then its owner hibernates sandboxes that may be hibernated; null unless it is being drained. */
+  drain_until: Generated<number | null>;
 }

@@ -1,8 +1,19 @@
 /** Which control owns a runner, in SQL. The row of the runner is locked meanwhile, so two never own it at a time. */
 import { AppError } from '@coppice/contract';
+import type { VmShape } from '../../lib/protocol/runner-protocol.ts';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from './database-time.ts';
+
+export interface ClosedRunner {
+  id: string;
+  isDraining: boolean;
+}
+
+export interface FreeCapacity {
+  memMiB: number;
+  vcpus: number;
+}
 
 interface LocalRunner {
   id: string;
@@ -56,6 +67,45 @@ export class RunnerClaims {
       .values({ id, region, owner: null })
       .onConflict((conflict) => conflict.doNothing())
       .execute();
+  }
+
+  /** Returns which of this control's runners get no new VMs, and those that are being drained. */
+  async listClosed(): Promise<ClosedRunner[]> {
+    return this.#db
+      .selectFrom('runners')
+      .select(['id', sql<boolean>`coalesce(drain_until > ${DATABASE_NOW}, false)`.as('isDraining')])
+      .where('owner', '=', this.#control)
+      .where('cordoned_at', 'is not', null)
+      .execute();
+  }
+
+  /** Tells the other controls what VMs may still take. */
+  async noteFree(id: string, { memMiB, vcpus }: FreeCapacity): Promise<void> {
+    await this.#db
+      .updateTable('runners')
+      .set({ mem_free_mib: memMiB, vcpus_free: vcpus })
+      .where('id', '=', id)
+      .where('owner', '=', this.#control)
+      .execute();
+  }
+
+  /** Finds the runner of another control with the most room for a VM. Undefined if none has enough. */
+  async findRoomElsewhere({ vcpus, mem_mib }: VmShape): Promise<string | undefined> {
+    const row = await this.#db
+      .selectFrom('runners')
+      .innerJoin('controls', 'controls.id', 'runners.owner')
+      .select('runners.id')
+      .where('controls.id', '<>', this.#control)
+      .where('controls.address', 'is not', null)
+      .where('controls.is_fenced', '=', false)
+      .where('controls.lease_until', '>', DATABASE_NOW)
+      .where('cordoned_at', 'is', null)
+      .where('mem_free_mib', '>=', mem_mib)
+      .where('vcpus_free', '>=', vcpus)
+      .orderBy('mem_free_mib', 'desc')
+      .limit(1)
+      .executeTakeFirst();
+    return row?.id;
   }
 
   /**

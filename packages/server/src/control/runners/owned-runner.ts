@@ -12,6 +12,8 @@ export class OwnedRunner {
   readonly presence: RunnerPresence;
   /** Whether its events arrive. */
   isConnected = false;
+  /** Whether it gets no new VMs. */
+  isCordoned = false;
   #status: RunnerStatus | undefined;
   /** Memory of VMs that were admitted since the last report. */
   #admittedMiB = 0;
@@ -31,6 +33,15 @@ export class OwnedRunner {
   get status(): RunnerStatus {
     if (this.#status !== undefined) return this.#status;
     throw new AppError('unavailable', `the runner ${this.id} has not been connected yet`);
+  }
+
+  /** What VMs may still take, as last reported. */
+  get free(): { memMiB: number; vcpus: number } {
+    const { mem_mib: memory, vcpus } = this.status.capacity;
+    return {
+      memMiB: Math.max(0, memory.limit - memory.promised),
+      vcpus: Math.max(0, vcpus.limit - vcpus.promised),
+    };
   }
 
   /** The part of its memory that VMs may still take, as far as is known here; 0 before the first report. */

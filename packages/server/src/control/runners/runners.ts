@@ -9,8 +9,16 @@ export interface Place extends Disposable {
   readonly runner: OwnedRunner;
 }
 
+/** Finds a runner of another control with room for a VM. */
+export type FindElsewhere = (shape: VmShape) => Promise<string | undefined>;
+
 export class Runners {
   readonly #runners = new Map<string, OwnedRunner>();
+  readonly #findElsewhere: FindElsewhere;
+
+  constructor(findElsewhere: FindElsewhere = async () => undefined) {
+    this.#findElsewhere = findElsewhere;
+  }
 
   add(runner: OwnedRunner): void {
     this.#runners.set(runner.id, runner);
@@ -55,12 +63,14 @@ export class Runners {
   }
 
   /**
-   * Reserves room for a VM: the runner with the largest share of free memory is asked first, and the next one if it refuses or does not
-   * answer. Throws the refusal of the last one: `invalid_request` for a shape that none can ever have, else `capacity` or `unavailable`.
+   * Reserves room for a VM: the runner with the largest share of free memory is asked first, and the next one if it refuses or
+   * does not answer. Throws an {@link ElsewhereError} if another control has a runner with room, else the refusal of the last one:
+   * `invalid_request` for a shape that none can ever have, else `capacity` or `unavailable`.
    */
-  async admit(vmId: string, shape: VmShape, among: readonly OwnedRunner[] = this.list()): Promise<Place> {
+  async admit(vmId: string, shape: VmShape, among?: readonly OwnedRunner[]): Promise<Place> {
     let refusal: AppError = noRunner();
-    for (const runner of this.#inOrder(among)) {
+    for (const runner of this.#inOrder(among ?? this.list())) {
+      if (runner.isCordoned) continue;
       try {
         const admission = await runner.admit(vmId, shape);
         return { runner, [Symbol.dispose]: () => admission[Symbol.dispose]() };
@@ -69,7 +79,8 @@ export class Runners {
         refusal = choose(refusal, error);
       }
     }
-    throw refusal;
+    const elsewhere = among === undefined ? await this.#findElsewhere(shape) : undefined;
+    throw elsewhere === undefined ? refusal : new ElsewhereError(elsewhere);
   }
 
   /** Those that are connected come first: the others may be restarting. */

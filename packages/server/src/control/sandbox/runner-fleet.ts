@@ -1,57 +1,77 @@
 /**
- * The runners of this control: it takes those that nobody owns, adopts their sandboxes, and keeps a link with each.
+ * The runners of this control: it takes those that no control owns, adopts their sandboxes, and keeps a link with each.
  *
- *     open    the runner of this machine, if it is known or answers: taken, its sandboxes adopted
- *     start   its link; in the background: it is looked for until it answers
+ *     runner of this machine ─┐
+ *     joined, without owner  ─┴─► claimed ─► its sandboxes adopted ─► link
+ *     revoked, or joined again ─► link closed; if revoked, its sandboxes are lost
  */
 import { setTimeout as delay } from 'node:timers/promises';
+import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { RunnerClaims } from '../ownership/runner-claims.ts';
+import type { JoinedRunner, RunnerClaims } from '../ownership/runner-claims.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { OwnedRunner } from '../runners/owned-runner.ts';
 import type { Runners } from '../runners/runners.ts';
 import type { Clock } from '../time/clock.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
-import type { RunnerLink } from './runner-link.ts';
+import { drainRunner } from './drain-runner.ts';
+import type { LinkKind, RunnerLink } from './runner-link.ts';
 
-const LOOK_EVERY_MS = 250;
+const LOOK_EVERY_MS = 1_000;
+
+export interface OpenedClient extends Disposable {
+  client: RunnerClient;
+}
 
 export interface RunnerFleetParts {
   runners: Runners;
   claims: RunnerClaims;
-  drivers: Pick<LiveDrivers, 'load'>;
-  /** The client of the runner on this machine. */
-  local: RunnerClient;
+  drivers: Pick<LiveDrivers, 'load' | 'loseAll' | 'listAt'>;
+  /** The client of the runner on this machine; undefined if there is none. */
+  local: RunnerClient | undefined;
+  /** Opens a client for a runner of another machine. Undefined if this control takes none. */
+  connect: ((runner: JoinedRunner) => OpenedClient) | undefined;
   region: string;
   nodeId: string;
   clock: Clock;
   log: Logger;
-  openLink: (runner: OwnedRunner, onReplaced: (id: string) => void) => RunnerLink;
+  openLink: (runner: OwnedRunner, kind: LinkKind) => RunnerLink;
   /** Called before the sandboxes of a runner are adopted. */
   beforeLoad: () => Promise<void>;
+}
+
+interface Member {
+  link: RunnerLink;
+  /** Undefined for the runner of this machine. */
+  joined: JoinedRunner | undefined;
+  close: () => void;
 }
 
 export class RunnerFleet implements AsyncDisposable {
   readonly #parts: RunnerFleetParts;
   readonly #stop = new AbortController();
-  readonly #links = new Map<string, RunnerLink>();
+  readonly #members = new Map<string, Member>();
   readonly #replaced = Promise.withResolvers<Error>();
-  #looking: Promise<void> = Promise.resolve();
+  readonly #draining = new Set<string>();
+  #isLocalTaken = false;
+  #isStarted = false;
+  #loop: Promise<void> = Promise.resolve();
 
   constructor(parts: RunnerFleetParts) {
     this.#parts = parts;
   }
 
-  /** Takes the runner of this machine, unless it is new and does not answer. */
+  /** Takes the runners that it may take now: the one of this machine, unless it is new and does not answer, and joined ones. */
   async open(): Promise<void> {
-    const id = (await this.#identify()) ?? (await this.#parts.claims.findLocal(this.#parts.nodeId));
-    if (id !== undefined) await this.#take(id);
+    await this.#takeLocal();
+    await this.#takeJoined();
   }
 
-  /** Resolves after the first attempt to connect with the runners that are known, whatever its outcome. */
+  /** Resolves after the first attempt to connect with the runners that it has, whatever its outcome. */
   async start(): Promise<void> {
-    await Promise.all([...this.#links.values()].map((link) => link.start()));
-    if (this.#links.size === 0) this.#looking = this.#look();
+    this.#isStarted = true;
+    await Promise.all([...this.#members.values()].map(({ link }) => link.start()));
+    this.#loop = this.#keep();
   }
 
   /** Resolves when another runner is in the place of the one of this machine: only a new start adopts its sandboxes. */
@@ -61,46 +81,107 @@ export class RunnerFleet implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    await this.#looking;
-    await Promise.all([...this.#links.values()].map((link) => link[Symbol.asyncDispose]()));
+    await this.#loop;
+    await Promise.all([...this.#members.keys()].map((id) => this.#drop(id)));
+  }
+
+  async #keep(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      await delay(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        await this.open();
+        await this.#noteClosed();
+      } catch (error) {
+        this.#parts.log.warn({ err: error }, 'runners could not be taken; control tries again');
+      }
+    }
+  }
+
+  async #takeLocal(): Promise<void> {
+    const { local, claims, region, nodeId } = this.#parts;
+    if (local === undefined || this.#isLocalTaken) return;
+    const id = (await this.#identify(local)) ?? (await claims.findLocal(nodeId));
+    if (id === undefined) return;
+    await claims.takeLocal({ id, region, nodeId });
+    this.#isLocalTaken = true;
+    await this.#adopt(id, local, { joined: undefined, close: () => undefined });
   }
 
   /** Returns the id of the runner of this machine if it answers. */
-  async #identify(): Promise<string | undefined> {
+  async #identify(local: RunnerClient): Promise<string | undefined> {
     try {
-      return (await this.#parts.local.readRoster()).runner_id;
+      return (await local.readRoster()).runner_id;
     } catch (error) {
       this.#parts.log.debug({ err: error }, 'the runner of this machine does not answer yet');
       return undefined;
     }
   }
 
-  async #look(): Promise<void> {
-    const { signal } = this.#stop;
-    while (!signal.aborted && this.#links.size === 0) {
-      await delay(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
-      if (signal.aborted) return;
-      try {
-        await this.open();
-      } catch (error) {
-        this.#parts.log.warn({ err: error }, 'the runner of this machine was not taken; control tries again');
-      }
+  async #takeJoined(): Promise<void> {
+    const { claims, connect } = this.#parts;
+    if (connect === undefined) return;
+    const joined = new Map((await claims.listJoined()).map((runner) => [runner.id, runner]));
+    for (const [id, member] of this.#members) {
+      if (member.joined === undefined || isSame(member.joined, joined.get(id))) continue;
+      await this.#drop(id);
+      if (!joined.has(id)) await this.#parts.drivers.loseAll(id);
     }
-    await this.start();
+    for (const [id, runner] of joined) {
+      if (this.#stop.signal.aborted) return;
+      if (this.#members.has(id) || (await claims.claim(id)) === undefined) continue;
+      const opened = connect(runner);
+      await this.#adopt(id, opened.client, { joined: runner, close: () => opened[Symbol.dispose]() });
+    }
   }
 
-  async #take(id: string): Promise<void> {
-    const { runners, claims, drivers, local, region, nodeId, clock, openLink, beforeLoad } = this.#parts;
-    await claims.takeLocal({ id, region, nodeId });
-    const runner = new OwnedRunner(id, local, clock);
+  /** Keeps new VMs away from runners that are cordoned, and empties those that are drained. */
+  async #noteClosed(): Promise<void> {
+    const closed = new Map((await this.#parts.claims.listClosed()).map((runner) => [runner.id, runner]));
+    for (const runner of this.#parts.runners.list()) {
+      runner.isCordoned = closed.has(runner.id);
+      if (closed.get(runner.id)?.isDraining === true) this.#drain(runner.id);
+    }
+  }
+
+  #drain(id: string): void {
+    if (this.#draining.has(id)) return;
+    this.#draining.add(id);
+    void drainRunner(this.#parts.drivers.listAt(id), this.#parts.log).finally(() => this.#draining.delete(id));
+  }
+
+  async #adopt(id: string, client: RunnerClient, member: Omit<Member, 'link'>): Promise<void> {
+    const { runners, drivers, clock, openLink, beforeLoad, log } = this.#parts;
+    const runner = new OwnedRunner(id, client, clock);
     runners.add(runner);
     await beforeLoad();
     await drivers.load(id);
-    const onReplaced = (next: string): void => this.#replaced.resolve(replacedBy(next));
-    this.#links.set(id, openLink(runner, onReplaced));
+    const link = openLink(runner, member.joined === undefined ? 'local' : 'joined');
+    link.replaced.then(
+      (next) => this.#replaced.resolve(replacedBy(next)),
+      () => undefined,
+    );
+    this.#members.set(id, { ...member, link });
+    log.info({ runner_id: id }, 'this control has the runner');
+    // One runner that does not answer must not keep the others waiting.
+    if (this.#isStarted) void link.start();
+  }
+
+  async #drop(id: string): Promise<void> {
+    const member = this.#members.get(id);
+    if (member === undefined) return;
+    this.#members.delete(id);
+    await member.link[Symbol.asyncDispose]();
+    member.close();
+    if (member.joined !== undefined && !this.#stop.signal.aborted) this.#parts.runners.delete(id);
   }
 }
 
-function replacedBy(id: string): Error {
-  return new Error(`the runner of this machine has been replaced by ${id}; control starts again`);
+function isSame(one: JoinedRunner, other: JoinedRunner | undefined): boolean {
+  return one.address === other?.address && one.fingerprint === other.fingerprint;
+}
+
+function replacedBy(id: string): AppError {
+  return new AppError('unavailable', `the runner of this machine was replaced by ${id}: control starts again`);
 }

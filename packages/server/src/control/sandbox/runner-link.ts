@@ -19,6 +19,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { RunnerEvent, Roster } from '../../lib/protocol/runner-protocol.ts';
+import type { RunnerClaims } from '../ownership/runner-claims.ts';
 import type { OwnedRunner } from '../runners/owned-runner.ts';
 import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
 import type { EgressKeeper } from '../egress/egress-keeper.ts';
@@ -30,6 +31,9 @@ import type { SandboxStore } from './record/sandbox-store.ts';
 
 const RECONNECT_DELAY_MS = 250;
 
+/** `local`: on the machine of control, with which it starts and stops. `joined`: elsewhere, and perhaps gone for good. */
+export type LinkKind = 'local' | 'joined';
+
 export interface RunnerLinkParts {
   runner: OwnedRunner;
   drivers: LiveDrivers;
@@ -37,16 +41,21 @@ export interface RunnerLinkParts {
   captures: CaptureKeeper;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
-  /** Called with the id of another runner that answers in its place. */
-  onReplaced: (id: string) => void;
+  claims: Pick<RunnerClaims, 'noteFree'>;
+  kind: LinkKind;
   reconcileIntervalMs: number;
+  /** After this time without a connection the VMs of a joined runner count as lost. */
+  runnerLossMs: number;
   log: Logger;
 }
 
 export class RunnerLink implements AsyncDisposable {
   readonly #parts: RunnerLinkParts;
   readonly #stop = new AbortController();
+  readonly #replaced = Promise.withResolvers<string>();
   #hasBeenLost = false;
+  /** When the connection was lost, by the monotonic clock. Undefined while there is one, and once the VMs count as lost. */
+  #lostAt: number | undefined = performance.now();
   /** Ids of what is being repaired. */
   readonly #repairing = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
@@ -60,6 +69,11 @@ export class RunnerLink implements AsyncDisposable {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#loops = Promise.all([this.#followEvents(resolve), this.#reconcileLoop()]);
     await promise;
+  }
+
+  /** Resolves with the id of another runner that answers in its place. */
+  get replaced(): Promise<string> {
+    return this.#replaced.promise;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -85,6 +99,7 @@ export class RunnerLink implements AsyncDisposable {
         this.#noteLost(error);
       }
       noteTried();
+      await this.#loseAbandoned();
       await this.#pause(RECONNECT_DELAY_MS);
     }
   }
@@ -106,16 +121,28 @@ export class RunnerLink implements AsyncDisposable {
     await this.#reconcile();
     if (this.#hasBeenLost) for (const driver of this.#drivers()) driver.live.grace();
     runner.isConnected = true;
+    this.#lostAt = undefined;
     log.info({ runner_id: runner.id }, 'the runner is connected');
   }
 
   #noteLost(error: unknown): void {
     const { runner, log } = this.#parts;
     const isNews = runner.isConnected || !this.#hasBeenLost;
+    if (runner.isConnected) this.#lostAt = performance.now();
     runner.isConnected = false;
     this.#hasBeenLost = true;
     if (isNews && !this.#stop.signal.aborted)
       log.warn({ err: error, runner_id: runner.id }, 'the runner is not connected');
+  }
+
+  /** Ends the sandboxes of a runner that has been away for too long. If it comes back, it removes their VMs. */
+  async #loseAbandoned(): Promise<void> {
+    const { runner, drivers, kind, runnerLossMs, log } = this.#parts;
+    if (kind === 'local' || this.#stop.signal.aborted) return;
+    if (this.#lostAt === undefined || performance.now() - this.#lostAt < runnerLossMs) return;
+    log.warn({ runner_id: runner.id }, 'the runner has been away for too long; its sandboxes are lost');
+    await drivers.loseAll(runner.id);
+    this.#lostAt = undefined;
   }
 
   /** Handles an event without waiting for those of other sandboxes, whose commit locks may be held for long. */
@@ -130,7 +157,7 @@ export class RunnerLink implements AsyncDisposable {
   }
 
   async #reconcile(): Promise<void> {
-    const { drivers, runner, store, captures, egressKeeper } = this.#parts;
+    const { drivers, runner, store, claims, captures, egressKeeper } = this.#parts;
     runner.noteStatus(await runner.client.status());
     // Both are taken before the VMs are listed: a sandbox that starts in between is in neither.
     const live = new Set(this.#drivers().map(({ row }) => row.id));
@@ -143,6 +170,7 @@ export class RunnerLink implements AsyncDisposable {
     const seen = this.#drivers().filter(({ row }) => row.status === 'running' && vms.has(row.id));
     for (const driver of seen) driver.live.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
+    await claims.noteFree(runner.id, runner.free);
     await drivers.recoverInserts();
     const running = new Set(listed.filter((vm) => vm.state === 'running').map((vm) => vm.id));
     for (const { driver, status, revision } of views) {
@@ -183,7 +211,7 @@ export class RunnerLink implements AsyncDisposable {
     const roster = await runner.client.readRoster();
     const { runner_id: id } = roster;
     if (id !== runner.id) {
-      this.#parts.onReplaced(id);
+      this.#replaced.resolve(id);
       throw new AppError('unavailable', `the runner ${id} answers in the place of ${runner.id}`);
     }
     runner.presence.note(roster);

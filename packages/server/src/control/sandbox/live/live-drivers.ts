@@ -65,6 +65,17 @@ export class LiveDrivers implements Disposable {
     return this.#byRunner.listOf(runnerId);
   }
 
+  /**
+   * Ends the sandboxes of a runner whose VMs are lost. Those that are hibernated stay: their captures may be elsewhere.
+   * Throws if an end could not be recorded.
+   */
+  async loseAll(runnerId: string): Promise<void> {
+    const running = this.listAt(runnerId).filter(({ row }) => row.status !== 'hibernated');
+    const ends = await Promise.allSettled(running.map((driver) => driver.lose()));
+    const failed = ends.find((end) => end.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
+  }
+
   find(id: string): SandboxDriver | undefined {
     return this.#drivers.get(id);
   }

@@ -186,6 +186,11 @@ export class SandboxDriver {
     return this.live.inTurn(() => this.live.end(event, reason, end));
   }
 
+  /** Handles the loss of the runner with its VMs. */
+  lose(): Promise<void> {
+    return this.live.inTurn(() => this.live.end('lost', 'vm_lost'));
+  }
+
   /**
    * Handles a VM that the runner did not have at revision `since`: the sandbox is hibernated, or the runner has an end
    * that control does not have, else it is lost.
