@@ -287,7 +287,7 @@ test('images that the database does not know may be evicted, and are not removed
   built.made.set(unknown, { ...image, digest: unknown, build: 'build1' });
   built.made.set(busy, { ...image, digest: busy, build: 'build2' });
   await using db = harness.openDatabase();
-  using connection = new RunnerConnection(socketPath, harness.log);
+  using connection = new RunnerConnection({ kind: 'socket', path: socketPath }, harness.log);
   const runner = new RunnerClient(connection).images;
   const audit = openOrganizationAudit(harness);
   const images = new BuiltImages({ db, audit, runner, clock: SYSTEM_CLOCK, log: harness.log });

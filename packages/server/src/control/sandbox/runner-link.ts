@@ -13,12 +13,14 @@
  *                 network policy, sent after an outage or in doubt: see egress-keeper.ts
  *
  * The reconciler leaves sandboxes with an operation under way to that operation. After an outage of the runner every
- * idle timer gets a grace, as callers could not send requests.
+ * idle timer gets a grace, as callers could not send requests. A heartbeat whose digest of the roster is another one than that
+ * of the last round starts a round at once.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { Accelerator, RunnerEvent } from '../../lib/protocol/runner-protocol.ts';
+import { digestRoster } from '../../lib/protocol/roster-digest.ts';
+import type { Accelerator, Heartbeat, RunnerEvent } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { RunnerClaims } from '../ownership/runner-claims.ts';
 import type { RunnerPresence } from './runner-presence.ts';
@@ -52,6 +54,8 @@ export class RunnerLink implements AsyncDisposable {
   #isConnected = false;
   #hasBeenLost = false;
   #accelerator: Accelerator | undefined;
+  /** Of the roster that was reconciled last. */
+  #rosterDigest: string | undefined;
   /** Ids of what is being repaired. */
   readonly #repairing = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
@@ -89,12 +93,14 @@ export class RunnerLink implements AsyncDisposable {
     while (!signal.aborted) {
       try {
         const failed = new AbortController();
+        await this.#take();
         const events = await this.#parts.runner.openEvents(AbortSignal.any([signal, failed.signal]));
         await this.#noteConnected();
         noteTried();
         const acknowledger = new EventAcknowledger((place) => this.#parts.runner.acknowledgeEvents(place));
         for await (const event of events)
-          acknowledger.take(event, this.#handle(event)).catch((error: unknown) => failed.abort(error));
+          if (event.type === 'heartbeat') this.#noteHeartbeat(event);
+          else acknowledger.take(event, this.#handle(event)).catch((error: unknown) => failed.abort(error));
         this.#noteLost(failed.signal.reason);
       } catch (error) {
         this.#noteLost(error);
@@ -115,9 +121,21 @@ export class RunnerLink implements AsyncDisposable {
     }
   }
 
-  async #noteConnected(): Promise<void> {
+  /** Owns the runner from now on. */
+  async #take(): Promise<void> {
     const { runner, claims, region } = this.#parts;
-    await claims.take((await runner.readRoster()).runner_id, region);
+    const { runner_id: id, epoch: seen } = await runner.identify();
+    runner.useEpoch(await claims.take({ id, seen }, region));
+  }
+
+  /** Reads the roster if it is no longer that of the last reconciliation. */
+  #noteHeartbeat(heartbeat: Heartbeat): void {
+    this.#parts.presence.note(heartbeat);
+    if (this.#isConnected && heartbeat.roster !== this.#rosterDigest)
+      this.#repair('roster', () => this.#reconcile());
+  }
+
+  async #noteConnected(): Promise<void> {
     for (const { row } of this.#parts.drivers.list()) this.#parts.egressKeeper.mark(row.id);
     await this.#reconcile();
     if (this.#hasBeenLost) for (const driver of this.#parts.drivers.list()) driver.live.grace();
@@ -157,6 +175,7 @@ export class RunnerLink implements AsyncDisposable {
     const roster = await runner.readRoster();
     const { vms: listed } = roster;
     presence.note(roster);
+    this.#rosterDigest = digestRoster(listed);
     const vms = new Set(listed.map((vm) => vm.id));
     const seenAt = presence.now();
     const seen = drivers.list().filter(({ row }) => row.status === 'running' && vms.has(row.id));
