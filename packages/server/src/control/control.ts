@@ -33,6 +33,7 @@ import { startEvents } from './events/start-events.ts';
 import { OpenRequests } from './http/access/open-requests.ts';
 import type { App } from './http/app.ts';
 import { buildServer } from './http/server.ts';
+import { startInternalListener } from './internal/start-internal-listener.ts';
 import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
 import { ServiceMetrics } from './metrics/service-metrics.ts';
@@ -102,7 +103,9 @@ export async function startControl(
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
   const { db, events, webhooks, lease, ownership, databaseHealth, organizationAudit } = storage;
-  const runner = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
+  const runner = new RunnerClient(
+    stack.use(new RunnerConnection({ kind: 'socket', path: config.runnerSocket }, log)),
+  );
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
@@ -117,8 +120,7 @@ export async function startControl(
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, ownership.id, log);
-  const { usedTickets, accounts } = access;
-  const purged = [idempotency, exposed.previews, accounts.sessions, usedTickets];
+  const purged = [idempotency, exposed.previews, access.accounts.sessions, access.usedTickets];
   purgeHourly([...purged, ...live.purged, ...storage.purged], stack, log);
   const shared = { db, organizationAudit, rules, runner, idempotency, metrics, limits, ...sites };
   const parts = {
@@ -136,6 +138,7 @@ export async function startControl(
   };
   const server = await buildServer(parts, log);
   closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
+  await listenInternally(config, storage, stack, log);
   const listening = await server.app.listen(config.listen);
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Last: a key made by a start that then fails would never be shown.
@@ -151,6 +154,16 @@ export async function startControl(
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+async function listenInternally(
+  { region, internalListen: listen }: ControlConfig,
+  { db, secrets, ownership }: Storage,
+  stack: AsyncDisposableStack,
+  log: Logger,
+): Promise<void> {
+  if (listen === undefined) return;
+  stack.use(await startInternalListener({ db, secrets, controlId: ownership.id, region, listen, log }));
 }
 
 function chooseHttpSettings({ version, region, metricsToken, continuesTraces = false }: ControlConfig) {

@@ -22,6 +22,7 @@ import {
 } from './migration-names.ts';
 import { EVENTS } from './migration-rows-of-events.ts';
 import { NAMED_SECRETS, ORGANIZATION_AUDIT } from './migration-rows-of-organizations.ts';
+import { OWNERSHIP, RUNNER_IDENTITIES } from './migration-rows-of-runners.ts';
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
@@ -428,20 +429,6 @@ const BUDGETS: Change = {
   },
 };
 
-const OWNERSHIP: Change = {
-  columns: {
-    sandboxes: { version: 0, runner_id: null, is_resuming: false },
-    idempotency_keys: { control_id: null },
-  },
-  adds: {
-    used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
-    controls: [
-      { id: 'ctl1', node_id: 'node1', version: '0.1.0', started_at: NOW, lease_until: NOW, is_fenced: true },
-    ],
-    runners: [{ id: `runner-${'1'.repeat(32)}`, region: 'us', owner: 'ctl1', epoch: 3 }],
-  },
-};
-
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -464,4 +451,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0025_session_keys': SESSION_KEYS,
   '0026_budgets': BUDGETS,
   '0027_ownership': OWNERSHIP,
+  '0028_runner_identities': RUNNER_IDENTITIES,
 };
