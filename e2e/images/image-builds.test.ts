@@ -125,7 +125,10 @@ test('what a program has mounted in a renamed directory of the base is not in th
 
 for (const last of ['snapshot', 'sandbox']) {
   test(`a deleted image stays in the runner until its last ${last} is gone`, async () => {
-    using connection = new RunnerConnection(join(service.runDir, 'runner.sock'), pino({ level: 'silent' }));
+    using connection = new RunnerConnection(
+      { kind: 'socket', path: join(service.runDir, 'runner.sock') },
+      pino({ level: 'silent' }),
+    );
     const { images } = new RunnerClient(connection);
     const made = await build({ name: 'held:1', no_cache: true, steps: [{ run: 'echo held > /held' }] });
     assert.equal(made.status, 'done', JSON.stringify(made.error));

@@ -6,6 +6,7 @@ import { SchemaError } from './control/schema/migrate.ts';
 import { PostgresMajorError, PostgresMissingError } from './control/db/postgres/postgres-directory.ts';
 import { ObjectStoreError } from './lib/objects/object-store-error.ts';
 import { InstanceLockedError } from './lib/process/instance-lock.ts';
+import { NotJoinedError } from './runner/identity/join-record.ts';
 
 export class StartError extends Error {
   constructor(message: string, cause: unknown) {
@@ -39,6 +40,7 @@ export function explainStart(error: unknown): unknown {
   const isExplained =
     error instanceof InstanceLockedError ||
     error instanceof MasterKeyError ||
+    error instanceof NotJoinedError ||
     error instanceof DatabaseTakenError ||
     error instanceof SchemaError ||
     error instanceof PostgresMajorError ||
@@ -56,11 +58,18 @@ function explainOption(error: AppError): unknown {
   return setting === undefined ? error : new StartError(error.message.replaceAll(option, setting), error);
 }
 
-function explainListen(error: NodeJS.ErrnoException & { address?: string; port?: number }): unknown {
+interface ListenFailure extends NodeJS.ErrnoException {
+  address?: string;
+  port?: number;
+  /** The setting with the address; that of the API by default. */
+  setting?: string;
+}
+
+function explainListen(error: ListenFailure): unknown {
   const reason = error.syscall === 'listen' ? LISTEN_FAILURES[error.code ?? ''] : undefined;
   if (reason === undefined || error.port === undefined) return error;
   return new StartError(
-    `${error.address ?? ''}:${error.port} ${reason}; set COPPICE_LISTEN to another address:port`,
+    `${error.address ?? ''}:${error.port} ${reason}; set ${error.setting ?? 'COPPICE_LISTEN'} to another address:port`,
     error,
   );
 }

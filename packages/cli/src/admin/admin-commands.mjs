@@ -22,4 +22,5 @@ export const ADMIN_COMMANDS = [
   command('restore', 'backup-command.ts', 'restore'),
   command('master-key', 'master-key-command.ts'),
   command('organization', 'organization-command.ts'),
+  command('runner', 'runner-command.ts'),
 ];

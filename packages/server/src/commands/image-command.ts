@@ -46,7 +46,7 @@ async function importImage(
 
 /** Has the service prepare the image, as `POST /v1/images/build` does. Returns the report for the operator. */
 async function prepareImage(reference: string, socketPath: string): Promise<string> {
-  using connection = new RunnerConnection(socketPath, pino({ level: 'silent' }));
+  using connection = new RunnerConnection({ kind: 'socket', path: socketPath }, pino({ level: 'silent' }));
   const runner = new RunnerClient(connection);
   try {
     await runner.status();

@@ -70,6 +70,9 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       ...exposure,
       version: server.version,
       listen: settings.COPPICE_LISTEN,
+      ...(settings.COPPICE_INTERNAL_LISTEN === undefined
+        ? {}
+        : { internalListen: settings.COPPICE_INTERNAL_LISTEN }),
       region: settings.COPPICE_REGION,
       dataDir: join(dataDir, 'control'),
       diskReserveMiB: settings.COPPICE_DISK_RESERVE_MIB,
@@ -146,6 +149,7 @@ function runnerConfig(
     dataDir: join(dataDir, 'runner'),
     runDir,
     socketPath: runnerSocket,
+    ...(settings.COPPICE_RUNNER_LISTEN === undefined ? {} : { listen: settings.COPPICE_RUNNER_LISTEN }),
     slug: networkSlug(dataDir),
     installationDir: dataDir,
     installationsDir: INSTALLATIONS_DIR,

@@ -53,6 +53,8 @@ export const Settings = z.object({
   COPPICE_ASSETS_DIR: z.string().optional(),
   COPPICE_LISTEN: Listen.prefault('127.0.0.1:8080'),
   ...EXPOSURE_SETTINGS,
+  COPPICE_INTERNAL_LISTEN: Listen.optional(),
+  COPPICE_RUNNER_LISTEN: Listen.optional(),
   COPPICE_REGION: z
     .string()
     .regex(/^[a-z]{2,8}$/u, 'must be 2–8 lowercase letters, such as us')

@@ -1,6 +1,8 @@
 /** Assembles the control role. This is the only place where its parts meet. */
 import { AppError } from '@coppice/contract';
+import type pg from 'pg';
 import type { Logger } from 'pino';
+import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { lockDirectories } from '../lib/process/instance-lock.ts';
 import type { ObjectStore } from '../lib/objects/object-store.ts';
@@ -33,11 +35,15 @@ import { startEvents } from './events/start-events.ts';
 import { OpenRequests } from './http/access/open-requests.ts';
 import type { App } from './http/app.ts';
 import { buildServer } from './http/server.ts';
+import { InternalNetwork } from './internal/internal-network.ts';
+import { markPeer } from './http/forwarding/forwarded-request.ts';
+import { RequestForwarder } from './http/forwarding/request-forwarder.ts';
+import { findOwner, type Owner } from './ownership/owners.ts';
 import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
 import { ServiceMetrics } from './metrics/service-metrics.ts';
 import { ControlLease } from './ownership/control-lease.ts';
-import { RunnerClaims } from './ownership/runner-claims.ts';
+import { RunnerClaims, type JoinedRunner } from './ownership/runner-claims.ts';
 import { openNodeId } from './ownership/node-id.ts';
 import { PortForwarder } from './ports/forward.ts';
 import { PreviewOrigins } from './ports/preview-origins.ts';
@@ -103,7 +109,9 @@ export async function startControl(
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
   const { db, events, webhooks, lease, ownership, databaseHealth, organizationAudit } = storage;
-  const local = new RunnerClient(stack.use(new RunnerConnection(config.runnerSocket, log)));
+  const local = new RunnerClient(
+    stack.use(new RunnerConnection({ kind: 'socket', path: config.runnerSocket }, log)),
+  );
   const claims = new RunnerClaims(db, ownership.id);
   const runners = new Runners((shape) => claims.findRoomElsewhere(shape));
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
@@ -111,7 +119,9 @@ export async function startControl(
   const metrics = new ServiceMetrics({ version: config.version, runners, log });
   const { dataDir, diskReserveMiB } = config;
   const own = { region, dataDir, diskReserveMiB, limits, creditCents };
-  const base = { ...storage, ...own, local, claims, runners, objects, rules, clock, metrics, log };
+  const internal = await openInternal(config, storage, log);
+  const connect = internal && ((runner: JoinedRunner) => internal.connect(runner));
+  const base = { ...storage, ...own, connect, local, claims, runners, objects, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.fleet.start();
   const gate = new Gate(lease);
@@ -124,8 +134,7 @@ export async function startControl(
   );
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, ownership.id, log);
-  const { usedTickets, accounts } = access;
-  const purged = [idempotency, exposed.previews, accounts.sessions, usedTickets];
+  const purged = [idempotency, exposed.previews, access.accounts.sessions, access.usedTickets];
   purgeHourly([...purged, ...live.purged, ...storage.purged], stack, log);
   const shared = { db, organizationAudit, rules, runners, idempotency, metrics, limits, ...sites };
   const parts = {
@@ -135,7 +144,7 @@ export async function startControl(
     ...shared,
     events,
     webhooks,
-    requestForwarder: undefined,
+    requestForwarder: internal && openForwarder(internal, db, log, stack),
     secretDigest: new SecretDigest(storage.masterKey),
     outputBudget: new OutputBudget(limits.execOutputTotalBytes),
     ...chooseHttpSettings(config),
@@ -144,6 +153,7 @@ export async function startControl(
   };
   const server = await buildServer(parts, log);
   closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
+  if (internal !== undefined) await listenInternally(config, { internal, ownership, app: server.app }, stack);
   const listening = await server.app.listen(config.listen);
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Last: a key made by a start that then fails would never be shown.
@@ -159,6 +169,55 @@ export async function startControl(
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+/** Undefined for a control that is alone on its database, with the runner of its own machine. */
+async function openInternal(
+  { region, internalListen }: ControlConfig,
+  { db, secrets, ownership }: Storage,
+  log: Logger,
+): Promise<InternalNetwork | undefined> {
+  if (internalListen === undefined) return undefined;
+  return InternalNetwork.open({ db, secrets, controlId: ownership.id, region, log });
+}
+
+function openForwarder(
+  internal: InternalNetwork,
+  db: Database,
+  log: Logger,
+  stack: AsyncDisposableStack,
+): RequestForwarder {
+  const tlsTo = (owner: Owner): object => internal.tlsTo(owner);
+  return stack.use(new RequestForwarder({ findOwner: (runnerId) => findOwner(db, runnerId), tlsTo, log }));
+}
+
+interface Listening {
+  internal: InternalNetwork;
+  ownership: ControlLease;
+  app: App;
+}
+
+/** From then on other controls forward requests to this one. */
+async function listenInternally(
+  { internalListen: listen, internalAddress }: ControlConfig,
+  { internal, ownership, app }: Listening,
+  stack: AsyncDisposableStack,
+): Promise<void> {
+  if (listen === undefined) return;
+  const listener = stack.use(
+    await internal.listen(listen, {
+      mark: markPeer,
+      request: (request, response) => app.routing(request, response),
+      upgrade: (request, socket, head) => void app.server.emit('upgrade', request, socket, head),
+    }),
+  );
+  await ownership.publish(formatInternalAddress(internalAddress ?? listen.host, listener.port));
+}
+
+/** Adds the port, unless it is there. An IPv6 address gets brackets. */
+function formatInternalAddress(host: string, port: number): string {
+  if (isIP(host) === 6) return `[${host}]:${port}`;
+  return /:\d+$/u.test(host) ? host : `${host}:${port}`;
 }
 
 function chooseHttpSettings({ version, region, metricsToken, continuesTraces = false }: ControlConfig) {
@@ -212,19 +271,19 @@ async function openStorage(
   const connection = await connectDatabase(config, stack, log);
   const guard = new InstallationGuard(log);
   const patienceMs = limits.databasePatienceMs;
-  const lease = stack.use(await DatabaseLease.acquire({ connection, guard, log, patienceMs }));
+  const isShared = config.internalListen !== undefined;
+  const lease = stack.use(await DatabaseLease.acquire({ connection, guard, log, patienceMs, isShared }));
   await migrateDatabase(connection, log, guard);
-  const assertUsable = (): void => lease.assertHeld();
+  const nodeId = openNodeId(config.dataDir);
+  const { ownership, assertUsable } = await registerControl(
+    config,
+    { connection, lease, guard, nodeId, limits, log },
+    stack,
+  );
   let pool: PoolCounts = { totalCount: 0, idleCount: 0, waitingCount: 0 };
   const onPool = (opened: PoolCounts): void => void (pool = opened);
   const opened = openDatabase(connection, log, { assertUsable, guard, onPool });
   const db = stack.adopt(opened, (open) => open.destroy());
-  const nodeId = openNodeId(config.dataDir);
-  const { version } = config;
-  const { controlLeaseMs: leaseMs } = limits;
-  // The lease of the database excludes others.
-  const own = { db, nodeId, version, leaseMs, isAlone: true, log };
-  const ownership = stack.use(await ControlLease.register(own));
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
   const secrets = new SecretBox(masterKey, older);
   const organizationAudit = new OrganizationAudit(secrets);
@@ -234,6 +293,39 @@ async function openStorage(
   const purged = [events.store, sending.purged];
   const records = { db, events, webhooks, organizationAudit };
   return { ...records, purged, lease, ownership, nodeId, databaseHealth, secrets, masterKey, pool };
+}
+
+interface RegisterBase {
+  connection: pg.PoolConfig;
+  lease: DatabaseLease;
+  guard: InstallationGuard;
+  nodeId: string;
+  limits: ControlLimits;
+  log: Logger;
+}
+
+/**
+ * Registers this control. One that shares the database uses it only while its own lease is held: then no other control takes its
+ * runners. The lease has connections of its own, on which it is renewed.
+ */
+async function registerControl(
+  { version, internalListen }: ControlConfig,
+  { connection, lease, guard, nodeId, limits, log }: RegisterBase,
+  stack: AsyncDisposableStack,
+): Promise<{ ownership: ControlLease; assertUsable: () => void }> {
+  const assertUsable = (): void => lease.assertHeld();
+  const db = stack.adopt(openDatabase(connection, log, { assertUsable, guard }), (open) => open.destroy());
+  const isAlone = internalListen === undefined;
+  const { controlLeaseMs: leaseMs } = limits;
+  const ownership = stack.use(await ControlLease.register({ db, nodeId, version, leaseMs, isAlone, log }));
+  if (isAlone) return { ownership, assertUsable };
+  return {
+    ownership,
+    assertUsable: () => {
+      lease.assertHeld();
+      ownership.assertHeld();
+    },
+  };
 }
 
 interface AccessBase extends Pick<Storage, 'db' | 'masterKey' | 'organizationAudit'> {

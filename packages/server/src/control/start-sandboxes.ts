@@ -66,6 +66,7 @@ export interface SandboxesBase {
   db: Database;
   events: Events;
   claims: RunnerClaims;
+  connect: RunnerFleetParts['connect'];
   /** The runner of this machine. */
   local: RunnerClient;
   runners: Runners;
@@ -258,14 +259,32 @@ interface FleetBase {
 }
 
 function openFleet(
-  { claims, local, runners, region, nodeId, clock, log }: SandboxesBase,
+  { claims, connect, local, runners, region, nodeId, clock, log }: SandboxesBase,
   { drivers, watch, captures, linkParts }: FleetBase,
   stack: AsyncDisposableStack,
 ): RunnerFleet {
   const openLink: RunnerFleetParts['openLink'] = (runner, kind) =>
-    new RunnerLink({ ...linkParts, runner, claims, kind, captures: new CaptureKeeper({ ...captures, runner }) });
+    new RunnerLink({
+      ...linkParts,
+      runner,
+      claims,
+      kind,
+      captures: new CaptureKeeper({ ...captures, runner }),
+    });
   const beforeLoad = (): Promise<void> => watch.load();
-  const parts = { runners, claims, drivers, local, region, nodeId, clock, log, openLink, beforeLoad };
+  const parts = {
+    runners,
+    claims,
+    connect,
+    drivers,
+    local,
+    region,
+    nodeId,
+    clock,
+    log,
+    openLink,
+    beforeLoad,
+  };
   return stack.use(new RunnerFleet(parts));
 }
 

@@ -7,6 +7,7 @@ import { findFile } from '../lib/files/find-file.ts';
 import { writeDurably } from '../lib/files/durable-file.ts';
 import type { VmAccounts } from './confinement/vm-accounts.ts';
 import { giveTo } from './host/file-owner.ts';
+import { idDirectoryOf } from './identity/runner-id.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import { BLOCK_SOCKET } from './vm/workspace-device.ts';
 import { BlockServer } from './workspace/block-server.ts';
@@ -25,7 +26,7 @@ export interface OpenedDisks {
 
 export function openDisks(config: RunnerConfig, accounts: VmAccounts, log: Logger): OpenedDisks {
   const { dataDir, runDir, tools, objectStore, storeVariables = {}, diskCacheMiB } = config;
-  const directory = join(dataDir, 'workspaces');
+  const directory = idDirectoryOf(dataDir);
   const serverDirectory = join(runDir, 'b');
   for (const path of [directory, serverDirectory]) {
     mkdirSync(path, { recursive: true, mode: 0o711 });

@@ -29,6 +29,8 @@ export interface RunnerConfig {
   /** Directory with a short path for sockets; a reboot empties it. */
   runDir: string;
   socketPath: string;
+  /** Where it also listens on the network, for controls of the installation that it has joined. */
+  listen?: { host: string; port: number };
   /** Four hex digits that distinguish several installations on one host (TAP names, nft table). */
   slug: string;
   /** Data directory of the whole installation. */

@@ -5,13 +5,15 @@ import type { Logger } from 'pino';
 import { hostMoment } from '../lib/host-clock.ts';
 import { lockDirectories } from '../lib/process/instance-lock.ts';
 import type { RunnerMetrics } from '../lib/protocol/metrics-protocol.ts';
+import { digestRoster } from '../lib/protocol/roster-digest.ts';
 import {
-  RUNNER_PROTOCOL_VERSION,
   toBootMoment,
   type CgroupStatus,
+  type Heartbeat,
   type Roster,
   type RunnerStatus,
 } from '../lib/protocol/runner-protocol.ts';
+import { PROTOCOL_VERSIONS } from '../lib/protocol/wire-headers.ts';
 import { Accelerators, type AcceleratorChoice } from './accelerator/accelerators.ts';
 import { bootShape, type BootPlace } from './accelerator/boot-once.ts';
 import { bootWithKvm } from './accelerator/boot-with-kvm.ts';
@@ -23,7 +25,9 @@ import { claimRanges } from './host-ranges/claim-ranges.ts';
 import type { HostRanges } from './host-ranges/host-ranges.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
 import { isTmpfs } from './host/tmpfs.ts';
+import { Fence } from './http/fence.ts';
 import { RunnerServer } from './http/runner-server.ts';
+import { openRunnerNetwork } from './identity/runner-network.ts';
 import { measureRunner } from './measure-runner.ts';
 import { findMetered, listMetered } from './metrics/metered-driver.ts';
 import { VmMeters } from './metrics/vm-meters.ts';
@@ -51,6 +55,8 @@ export async function startRunner(
 ): Promise<Runner> {
   await using setup = new AsyncDisposableStack();
   const lock = setup.use(await lockDirectories('runner', config));
+  const network = config.listen && openRunnerNetwork(config.dataDir, config.listen);
+  const fence = new Fence(config.dataDir);
   const ranges = await claimRanges(config, log);
   const accounts = openAccounts(config, ranges.uidBase, log);
   const tscKhz = await measureTscKhz(config.tools.hostctl);
@@ -80,13 +86,15 @@ export async function startRunner(
   setup.defer(() => opened.close());
   const livePids = accounts.listAllVmms().map(({ pid }) => pid);
   machines.sweep(new Set([...opened.captures.machineKeys, ...opened.fleet.vms.machineKeys]), livePids);
-  const status = (): RunnerStatus => buildStatus(opened, { accelerators, confinement: jail.confinement });
+  const status = (): RunnerStatus =>
+    buildStatus(opened, { accelerators, confinement: jail.confinement, fence });
   const measured = { ...opened, accelerators, confinement: jail.confinement, machines };
   const metrics = (): RunnerMetrics => measureRunner(measured);
   const meters = setup.use(openMeters(opened, log));
-  const routed = { ...opened, status, roster: () => buildRoster(opened), metrics, meters };
-  const served = { ...routed, log };
-  const server = await RunnerServer.listen(served, config.socketPath);
+  const lists = { roster: () => buildRoster(opened), heartbeat: () => buildHeartbeat(opened) };
+  const served = { ...opened, ...lists, status, metrics, meters, fence, log };
+  const { socketPath } = config;
+  const server = await RunnerServer.listen(served, { socketPath, ...(network && { network }) });
   setup.defer(() => server.close());
   setup.defer(() => lock.leave());
   // Must follow adoption, which kills every VM that no record names: it would kill a probe VM as a stray.
@@ -111,13 +119,21 @@ function openMeters({ fleet, network }: OpenedFleet, log: Logger): VmMeters {
   });
 }
 
+interface StatusParts {
+  accelerators: Accelerators;
+  confinement: ConfinementChoice;
+  fence: Fence;
+}
+
 function buildStatus(
-  { fleet, network, capacity, cgroups }: OpenedFleet,
-  { accelerators, confinement }: { accelerators: Accelerators; confinement: ConfinementChoice },
+  { fleet, network, capacity, cgroups, workspaces }: OpenedFleet,
+  { accelerators, confinement, fence }: StatusParts,
 ): RunnerStatus {
   const { accelerator, reason } = accelerators.current;
   return {
-    protocol: RUNNER_PROTOCOL_VERSION,
+    runner_id: workspaces.runner,
+    protocol: PROTOCOL_VERSIONS,
+    epoch: fence.epoch,
     accelerator,
     accelerator_reason: reason,
     confinement: confinement.kind,
@@ -136,6 +152,16 @@ function buildStatus(
 function buildRoster({ fleet, workspaces }: OpenedFleet): Roster {
   const moment = toBootMoment(hostMoment());
   return { runner_id: workspaces.runner, moment, vms: fleet.vms.list() };
+}
+
+function buildHeartbeat({ fleet, workspaces, capacity }: OpenedFleet): Heartbeat {
+  return {
+    type: 'heartbeat',
+    runner_id: workspaces.runner,
+    moment: toBootMoment(hostMoment()),
+    capacity: capacity.status,
+    roster: digestRoster(fleet.vms.list()),
+  };
 }
 
 /** Boots the probe VM with the limits of a sandbox: a guest that hangs uses all the CPU it gets. */

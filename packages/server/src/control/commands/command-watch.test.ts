@@ -27,7 +27,13 @@ function openWatch({ watch }: { watch: () => AsyncGenerator<never> }) {
     watch,
   };
   type Parts = ConstructorParameters<typeof CommandWatch>[0];
-  const parts = { runner, store, audit: {}, clock: { wallMs: () => 0 }, retryMs: 1 } as unknown as Parts;
+  const parts = {
+    commandsOf: () => runner,
+    store,
+    audit: {},
+    clock: { wallMs: () => 0 },
+    retryMs: 1,
+  } as unknown as Parts;
   return { commands: new CommandWatch({ ...parts, log: pino({ level: 'silent' }) }), questions, seen };
 }
 

@@ -290,7 +290,7 @@ test('images that the database does not know may be evicted, and are not removed
   built.made.set(unknown, { ...image, digest: unknown, build: 'build1' });
   built.made.set(busy, { ...image, digest: busy, build: 'build2' });
   await using db = harness.openDatabase();
-  using connection = new RunnerConnection(socketPath, harness.log);
+  using connection = new RunnerConnection({ kind: 'socket', path: socketPath }, harness.log);
   const runners = new Runners();
   runners.add(new OwnedRunner('runner-1', new RunnerClient(connection), SYSTEM_CLOCK));
   const audit = openOrganizationAudit(harness);

@@ -5,6 +5,7 @@
 import { sql } from 'kysely';
 import { bindOrganizationAuditSecret } from '../audit/organization/organization-secrets.ts';
 import { bindTeamSecret } from '../audit/team-secrets.ts';
+import { bindAuthorityKey } from '../authority/authority.ts';
 import type { Database } from '../db/database.ts';
 import { bindGrant } from '../egress/grants.ts';
 import { bindNamedSecret } from '../egress/named-secrets/secret-values.ts';
@@ -24,6 +25,8 @@ interface SealedColumn {
   table: string;
   column: string;
   key: readonly string[];
+  /** Whether its rows belong to the installation, and to no organization. */
+  isOfInstallation?: boolean;
   /** The table that has the organization, and the column that refers to it, if the table itself has no such column. */
   through?: { table: string; column: string };
   bind: (row: SealedRow) => SecretContext;
@@ -32,6 +35,7 @@ interface SealedColumn {
 const nth = ({ key }: SealedRow, index: number): string => key[index] ?? '';
 
 export const SEALED_COLUMNS: readonly SealedColumn[] = [
+  { table: 'authorities', column: 'sealed_key', key: ['id'], isOfInstallation: true, bind: bindAuthorityKey },
   {
     table: 'registry_credentials',
     column: 'sealed_password',
@@ -110,14 +114,17 @@ function reseal(box: SecretBox, row: SealedRow, { bind }: SealedColumn): Buffer 
   }
 }
 
-async function listSealed(db: Database, { table, column, key, through }: SealedColumn): Promise<SealedRow[]> {
+async function listSealed(
+  db: Database,
+  { table, column, key, through, isOfInstallation = false }: SealedColumn,
+): Promise<SealedRow[]> {
   const own = (name: string) => sql.ref(`${table}.${name}`);
   const texts = sql.join(key.map((name) => own(name)));
   const join =
     through === undefined
       ? sql``
       : sql`JOIN ${sql.table(through.table)} ON ${sql.ref(`${through.table}.id`)} = ${own(through.column)}`;
-  const organization = sql.ref(`${through?.table ?? table}.organization_id`);
+  const organization = isOfInstallation ? sql`''` : sql.ref(`${through?.table ?? table}.organization_id`);
   const { rows } = await sql<SealedRow>`
     SELECT ARRAY[${texts}]::text[] AS key, ${organization} AS organization_id, ${own(column)} AS sealed
     FROM ${sql.table(table)} ${join}

@@ -25,8 +25,6 @@ export interface ControlLeaseOptions {
   version: string;
   /** For how long a control that does not renew its lease keeps it, by PostgreSQL's clock. */
   leaseMs: number;
-  /** `host:port` of the internal listener, if other controls reach this one. */
-  address?: string | undefined;
   /** Whether no other control can be running: those that were there have ended. */
   isAlone?: boolean;
   log: Logger;
@@ -79,6 +77,11 @@ export class ControlLease implements AsyncDisposable {
     if (!this.isHeld) throw new LeaseOverError();
   }
 
+  /** Tells other controls `host:port` at which they reach this one. */
+  async publish(address: string): Promise<void> {
+    await this.#options.db.updateTable('controls').set({ address }).where('id', '=', this.id).execute();
+  }
+
   /** Resolves when another control has taken the runners of this one. */
   get fenced(): Promise<FencedError> {
     return this.#fenced.promise;
@@ -98,7 +101,7 @@ export class ControlLease implements AsyncDisposable {
   }
 
   async #register(): Promise<void> {
-    const { db, nodeId, version, address = null, isAlone = false } = this.#options;
+    const { db, nodeId, version, isAlone = false } = this.#options;
     const askedAt = performance.now();
     await db.transaction().execute(async (transaction) => {
       const ended = transaction.deleteFrom('controls');
@@ -109,7 +112,6 @@ export class ControlLease implements AsyncDisposable {
           id: this.id,
           node_id: nodeId,
           version,
-          address,
           started_at: DATABASE_NOW,
           lease_until: this.#end,
         })

@@ -24,3 +24,13 @@ export async function createOwnership(db: Kysely<unknown>): Promise<void> {
       drain_until bigint
     )`.execute(db);
 }
+
+/** Adds what control needs to connect to a runner of another machine; without values for one of the same machine. */
+export async function addRunnerAddresses(db: Kysely<unknown>): Promise<void> {
+  await sql`
+    ALTER TABLE runners
+      ADD COLUMN address text,
+      ADD COLUMN fingerprint text,
+      ADD COLUMN joined_at bigint,
+      ADD COLUMN revoked_at bigint`.execute(db);
+}

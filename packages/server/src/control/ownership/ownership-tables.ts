@@ -32,4 +32,12 @@ export interface RunnerTable {
   cordoned_at: Generated<number | null>;
   /** Until then its owner hibernates sandboxes that may be hibernated; null unless it is being drained. */
   drain_until: Generated<number | null>;
+  /** `host:port` at which controls reach it; null for one that only the control of its own machine reaches. */
+  address: Generated<string | null>;
+  /** SHA-256 of its certificate, which controls pin; null without an address. */
+  fingerprint: Generated<string | null>;
+  /** When it joined last; null if it did not need to. */
+  joined_at: Generated<number | null>;
+  /** Since then no control connects to it. */
+  revoked_at: Generated<number | null>;
 }

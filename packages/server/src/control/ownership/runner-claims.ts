@@ -1,9 +1,17 @@
-/** Which control owns a runner, in SQL. The row of the runner is locked meanwhile, so two never own it at a time. */
+/** Which control owns a runner, in SQL. One statement takes it, so two never own it at a time. */
 import { AppError } from '@coppice/contract';
 import type { VmShape } from '../../lib/protocol/runner-protocol.ts';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from './database-time.ts';
+
+export interface JoinedRunner {
+  id: string;
+  /** `host:port` */
+  address: string;
+  /** SHA-256 of its certificate. */
+  fingerprint: string;
+}
 
 export interface ClosedRunner {
   id: string;
@@ -17,6 +25,8 @@ export interface FreeCapacity {
 
 interface LocalRunner {
   id: string;
+  /** The highest epoch that the runner knows; undefined if it does not answer. */
+  seen?: number | undefined;
   region: string;
   nodeId: string;
 }
@@ -46,17 +56,18 @@ export class RunnerClaims {
    * runners had ids, and those of an earlier runner of the machine, whose data was deleted. Throws `unavailable` if another
    * control owns it.
    */
-  async takeLocal({ id, region, nodeId }: LocalRunner): Promise<void> {
+  async takeLocal({ id, seen, region, nodeId }: LocalRunner): Promise<void> {
     await this.#db.transaction().execute(async (transaction) => {
       const claims = new RunnerClaims(transaction, this.#control);
       const earlier = await claims.findLocal(nodeId);
       await claims.add(id, region);
-      if ((await claims.claim(id)) === undefined)
+      if ((await claims.claim(id, seen)) === undefined)
         throw new AppError('unavailable', 'another control owns the runner of this machine');
+      await handOver(transaction, null, id);
       if (earlier === id) return;
       if (earlier !== undefined) await transaction.deleteFrom('runners').where('id', '=', earlier).execute();
       await transaction.updateTable('runners').set({ local_to: nodeId }).where('id', '=', id).execute();
-      await handOver(transaction, earlier ?? null, id);
+      if (earlier !== undefined) await handOver(transaction, earlier, id);
     });
   }
 
@@ -67,6 +78,20 @@ export class RunnerClaims {
       .values({ id, region, owner: null })
       .onConflict((conflict) => conflict.doNothing())
       .execute();
+  }
+
+  /** Lists the runners of other machines that have joined and are not revoked. */
+  async listJoined(): Promise<JoinedRunner[]> {
+    const rows = await this.#db
+      .selectFrom('runners')
+      .select(['id', 'address', 'fingerprint'])
+      .where('revoked_at', 'is', null)
+      .where('address', 'is not', null)
+      .orderBy('id')
+      .execute();
+    return rows.flatMap(({ id, address, fingerprint }) =>
+      address === null || fingerprint === null ? [] : [{ id, address, fingerprint }],
+    );
   }
 
   /** Returns which of this control's runners get no new VMs, and those that are being drained. */
@@ -110,43 +135,44 @@ export class RunnerClaims {
 
   /**
    * Takes a runner that has no owner, or whose owner has not renewed its lease, and fences that owner. Returns the epoch
-   * of the new owner; undefined if another control owns the runner.
+   * of the new owner; undefined if another control owns the runner, or if it is revoked.
+   *
+   * The epoch is above `seen`, the highest that the runner knows: after a restore of the database it knows more than SQL.
    */
-  async claim(id: string): Promise<number | undefined> {
-    return inTransaction(this.#db, async (transaction) => {
-      const runner = await transaction
-        .selectFrom('runners')
-        .select(['owner', 'epoch'])
-        .where('id', '=', id)
-        .forUpdate()
-        .executeTakeFirst();
-      if (runner === undefined) return undefined;
-      if (runner.owner === this.#control) return runner.epoch;
-      if (runner.owner !== null && !(await fence(transaction, runner.owner))) return undefined;
-      const epoch = runner.epoch + 1;
-      await transaction
-        .updateTable('runners')
-        .set({ owner: this.#control, epoch })
-        .where('id', '=', id)
-        .execute();
-      return epoch;
-    });
+  async claim(id: string, seen = 0): Promise<number | undefined> {
+    const fenced = await this.#fenceFormer(id);
+    const { rows } = await sql<{ epoch: number }>`
+      UPDATE runners SET owner = ${this.#control}, epoch = greatest(epoch, ${seen}::bigint) + 1
+      WHERE id = ${id} AND revoked_at IS NULL
+        AND (owner IS NULL OR owner = ${fenced ?? null} OR (owner = ${this.#control} AND epoch < ${seen}::bigint))
+      RETURNING epoch`.execute(this.#db);
+    return rows[0]?.epoch ?? (await this.#findOwn(id));
   }
-}
 
-/** Keeps a control whose lease is over from ever renewing it. Returns false if it still holds it. */
-async function fence(db: Database, controlId: string): Promise<boolean> {
-  const { numUpdatedRows } = await db
-    .updateTable('controls')
-    .set({ is_fenced: true })
-    .where('id', '=', controlId)
-    .where(sql<boolean>`(is_fenced OR lease_until < ${DATABASE_NOW})`)
-    .executeTakeFirst();
-  return numUpdatedRows > 0n;
-}
+  /**
+   * Fences the owner of a runner if its lease is over, and returns its id. It is fenced for good, so the runner may be taken
+   * from it in a later statement. One statement for both would lock the two rows in the opposite order of a control that
+   * gives its runners up, and PostgreSQL cannot check such a statement again after the wait for a lock.
+   */
+  async #fenceFormer(id: string): Promise<string | undefined> {
+    const { rows } = await sql<{ id: string }>`
+      UPDATE controls SET is_fenced = true
+      WHERE id = (SELECT owner FROM runners WHERE runners.id = ${id}) AND id <> ${this.#control}
+        AND (is_fenced OR lease_until < ${DATABASE_NOW})
+      RETURNING id`.execute(this.#db);
+    return rows[0]?.id;
+  }
 
-function inTransaction<T>(db: Database, work: (transaction: Database) => Promise<T>): Promise<T> {
-  return db.isTransaction ? work(db) : db.transaction().execute(work);
+  /** Returns the epoch of a runner that this control owns already. */
+  async #findOwn(id: string): Promise<number | undefined> {
+    const row = await this.#db
+      .selectFrom('runners')
+      .select('epoch')
+      .where('id', '=', id)
+      .where('owner', '=', this.#control)
+      .executeTakeFirst();
+    return row?.epoch;
+  }
 }
 
 /** Gives what a runner had to another one. Null: what no runner has. */

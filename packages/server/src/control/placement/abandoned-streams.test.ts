@@ -35,7 +35,7 @@ test('however often both ends abandon a stream at once, the connection and its o
   });
   server.listen(socketPath);
   await once(server, 'listening');
-  const connection = new RunnerConnection(socketPath, pino({ level: 'silent' }));
+  const connection = new RunnerConnection({ kind: 'socket', path: socketPath }, pino({ level: 'silent' }));
   try {
     const { stream: kept } = await connection.request(REQUEST);
     for (let count = 0; count < EXCHANGES; count += 1) {

@@ -20,7 +20,9 @@ async function connectToSilence(undo: AsyncDisposableStack): Promise<RunnerConne
   server.listen(join(directory, 'socket'));
   await once(server, 'listening');
   undo.defer(() => void server.close());
-  return undo.use(new RunnerConnection(join(directory, 'socket'), pino({ level: 'silent' })));
+  return undo.use(
+    new RunnerConnection({ kind: 'socket', path: join(directory, 'socket') }, pino({ level: 'silent' })),
+  );
 }
 
 function upload(connection: RunnerConnection, body: Readable) {

@@ -5,15 +5,16 @@
  */
 import { constants, type ClientHttp2Stream } from 'node:http2';
 import type { Readable } from 'node:stream';
-import { FileEntry, FilesCursor, SshHost, UploadResult } from '@coppice/contract';
+import { AppError, FileEntry, FilesCursor, SshHost, UploadResult } from '@coppice/contract';
 import { z } from 'zod';
 import { EgressCounters, type VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import {
   type PrepareImage,
   PrepareProgress,
   PreparedImage,
-  RunnerEvent,
+  EventLine,
   Roster,
+  RunnerIdentity,
   RunnerStatus,
   VmEnd,
   VmInfo,
@@ -22,6 +23,7 @@ import {
   type ImageAccess,
   type VmShape,
 } from '../../lib/protocol/runner-protocol.ts';
+import { describeVersions, findCommonVersion, PROTOCOL_VERSIONS } from '../../lib/protocol/wire-headers.ts';
 import type { RegistryLogin } from '../registries/registries.ts';
 import { RunnerCaptures } from './runner-captures.ts';
 import { RunnerCommands } from './runner-commands.ts';
@@ -47,8 +49,8 @@ const MAX_SSH_HOST_BYTES = 4096;
 /** Pages end after 4 MiB. An agent that was saved by an older version lists 100 000 entries at once, about 18 MB. */
 const MAX_LISTING_BYTES = 32 << 20;
 const MAX_LINE_BYTES = 1 << 20;
-/** The runner sends an empty line every 10 s. */
-const EVENTS_IDLE_MS = 25_000;
+/** The runner sends a heartbeat every 5 s. */
+const EVENTS_IDLE_MS = 20_000;
 /**
  * The runner reports each step when it begins. A pull, a flattening, or the wait for a queue slot may take 15 min each.
  */
@@ -109,6 +111,25 @@ export class RunnerClient {
     this.files = new RunnerFiles(connection);
     this.images = new RunnerImages(connection);
     this.measures = new RunnerMeasures(connection);
+  }
+
+  /** Asks which runner this is, and agrees on a version of the protocol. Throws `unavailable` if there is no common one. */
+  async identify(): Promise<RunnerIdentity> {
+    const identity = await this.#connection.callJson(get('/status'), RunnerIdentity);
+    const common = findCommonVersion(identity.protocol);
+    if (common === undefined)
+      throw new AppError(
+        'unavailable',
+        `the runner ${identity.runner_id} speaks ${describeVersions(identity.protocol)} of the protocol, and this control ` +
+          `${describeVersions(PROTOCOL_VERSIONS)}: install the same version of Coppice on both machines`,
+      );
+    this.#connection.protocol = common;
+    return identity;
+  }
+
+  /** Sets the epoch that later requests carry. */
+  useEpoch(epoch: number): void {
+    this.#connection.epoch = epoch;
   }
 
   status(): Promise<RunnerStatus> {
@@ -240,11 +261,14 @@ export class RunnerClient {
     yield* parseLines(readLines(stream, limits), PrepareProgress);
   }
 
-  /** Opens the stream of events: first those that are not acknowledged yet, then new ones until `signal`. */
-  async openEvents(signal: AbortSignal): Promise<AsyncIterable<RunnerEvent>> {
+  /**
+   * Opens the stream of events: first those that are not acknowledged yet, then new ones until `signal`; heartbeats in
+   * between.
+   */
+  async openEvents(signal: AbortSignal): Promise<AsyncIterable<EventLine>> {
     const { stream } = await this.#connection.request({ ...get('/events'), signal });
     const lines = readLines(stream, { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: EVENTS_IDLE_MS, signal });
-    return parseLines(lines, RunnerEvent);
+    return parseLines(lines, EventLine);
   }
 
   /** Allows the runner to forget events up to this one. Call only when they are committed. */

@@ -32,7 +32,7 @@ async function startRunner(
   const socketPath = join(directory, name);
   server.listen(socketPath);
   await once(server, 'listening');
-  const connection = new RunnerConnection(socketPath, pino({ level: 'silent' }));
+  const connection = new RunnerConnection({ kind: 'socket', path: socketPath }, pino({ level: 'silent' }));
   return {
     connection,
     [Symbol.asyncDispose]: async () => {
@@ -65,7 +65,10 @@ async function findCodes(connection: RunnerConnection): Promise<string[]> {
 const UNHEARD = ['unavailable', 'outcome_unknown', 'unavailable'];
 
 test('an absent runner has received nothing: everything may be tried again', async () => {
-  using connection = new RunnerConnection(join(directory, 'nobody'), pino({ level: 'silent' }));
+  using connection = new RunnerConnection(
+    { kind: 'socket', path: join(directory, 'nobody') },
+    pino({ level: 'silent' }),
+  );
   assert.deepEqual(await findCodes(connection), ['unavailable', 'unavailable', 'unavailable']);
 });
 

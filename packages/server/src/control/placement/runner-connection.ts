@@ -1,16 +1,18 @@
 /**
- * One HTTP/2 session to the runner's Unix socket, opened when needed and again after a loss. Callers get the streams
- * themselves, so that a body is piped with back-pressure from the guest to the client.
+ * One HTTP/2 session to the runner, opened when needed and again after a loss. Callers get the streams themselves, so that a body is piped with back-pressure from the guest to the client.
  */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders } from 'node:http2';
-import { connect as connectSocket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { z } from 'zod';
+import { EPOCH_HEADER, PROTOCOL_HEADER, PROTOCOL_VERSIONS } from '../../lib/protocol/wire-headers.ts';
 import { readBounded } from './read-stream.ts';
+import { openRunnerSocket, type RunnerAddress } from './runner-address.ts';
 import { errorFromAnswer, unheard, unreachable } from './runner-error.ts';
 import { traceCall } from './trace-call.ts';
+import { watchSession } from './watch-session.ts';
 import { TRUSTED_PEER } from '../../lib/process/trusted-peer.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
 
@@ -49,26 +51,35 @@ export interface RunnerAnswer {
 }
 
 export class RunnerConnection implements Disposable {
-  readonly #socketPath: string;
+  /** Epoch of this control as the owner of the runner; undefined before it owns the runner. */
+  epoch: number | undefined;
+  /** The version of the protocol that both sides speak. */
+  protocol = PROTOCOL_VERSIONS.newest;
+  readonly #address: RunnerAddress;
   readonly #log: Logger;
   #session: Promise<ClientHttp2Session> | undefined;
   #closed = false;
 
-  constructor(socketPath: string, log: Logger) {
-    this.#socketPath = socketPath;
+  constructor(address: RunnerAddress, log: Logger) {
+    this.#address = address;
     this.#log = log;
   }
 
   /** Sends a request and waits for its answer's head. Answers of 400 and above become an AppError. */
   request(request: RunnerRequest): Promise<RunnerAnswer> {
     const { method, path } = request;
-    const call = { method, path, statusOf: ({ status }: RunnerAnswer) => status };
+    const transport = this.#address.kind === 'socket' ? 'unix' : 'tcp';
+    const call = { method, path, transport, statusOf: ({ status }: RunnerAnswer) => status } as const;
     return traceCall(call, (span) => this.#request(request, span?.traceparent));
   }
 
   async #request(request: RunnerRequest, traceparent: string | undefined): Promise<RunnerAnswer> {
     const session = await this.#connected();
-    const stream = startStream(session, request, traceparent);
+    const stream = startStream(session, request, {
+      [PROTOCOL_HEADER]: String(this.protocol),
+      ...(this.epoch !== undefined && { [EPOCH_HEADER]: String(this.epoch) }),
+      ...(traceparent !== undefined && { traceparent }),
+    });
     const headers = await waitForHead(stream, request);
     const status = Number(headers[':status']);
     if (status >= 400) throw await errorFromAnswer(status, stream);
@@ -111,35 +122,47 @@ export class RunnerConnection implements Disposable {
 
   #connect(): Promise<ClientHttp2Session> {
     const { promise, resolve, reject } = Promise.withResolvers<ClientHttp2Session>();
-    const session = http2.connect('http://runner', {
-      createConnection: () => connectSocket(this.#socketPath),
-      ...TRUSTED_PEER,
-      settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES },
-    });
-    const forget = (error?: Error) => {
+    const attempt = new AbortController();
+    let session: ClientHttp2Session | undefined;
+    const forget = (error?: unknown) => {
+      clearTimeout(timer);
       // There may be another session by the time this one has closed.
       if (this.#session === promise) this.#session = undefined;
       reject(unreachable(error));
-      session.destroy();
+      attempt.abort();
+      session?.destroy();
     };
     const timer = setTimeout(
       () => forget(new Error('the connection was not made in time')),
       stretched(CONNECT_DEADLINE_MS),
     );
-    session.once('connect', () => {
-      clearTimeout(timer);
-      if (session.destroyed) return;
-      session.setLocalWindowSize(SESSION_WINDOW_BYTES);
-      resolve(session);
+    openRunnerSocket(this.#address, attempt.signal).then((socket) => {
+      if (attempt.signal.aborted) return socket.destroy();
+      session = this.#openSession(socket, forget);
+      const opened = session;
+      opened.once('connect', () => {
+        clearTimeout(timer);
+        if (opened.destroyed) return;
+        opened.setLocalWindowSize(SESSION_WINDOW_BYTES);
+        resolve(opened);
+      });
+      return undefined;
+    }, forget);
+    return promise;
+  }
+
+  #openSession(socket: Socket, forget: (error?: unknown) => void): ClientHttp2Session {
+    const session = http2.connect('http://runner', {
+      createConnection: () => socket,
+      ...TRUSTED_PEER,
+      settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES },
     });
-    session.once('close', () => {
-      clearTimeout(timer);
-      forget();
-    });
+    session.once('close', () => forget());
     session.once('goaway', () => forget());
     session.on('error', (error) => this.#log.debug({ err: error }, 'the connection to the runner broke'));
     session.once('error', forget);
-    return promise;
+    if (this.#address.kind === 'network') watchSession(session);
+    return session;
   }
 }
 
@@ -180,13 +203,13 @@ function isJson(text: string): boolean {
 function startStream(
   session: ClientHttp2Session,
   request: RunnerRequest,
-  traceparent: string | undefined,
+  added: Record<string, string>,
 ): ClientHttp2Stream {
   const { method, path, headers = {}, body } = request;
   let stream: ClientHttp2Stream;
   try {
     stream = session.request(
-      { ':method': method, ':path': path, ...headers, ...(traceparent !== undefined && { traceparent }) },
+      { ':method': method, ':path': path, ...headers, ...added },
       { endStream: body === undefined },
     );
   } catch (error) {

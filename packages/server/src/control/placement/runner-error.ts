@@ -3,11 +3,13 @@ import { AppError, type ErrorCode } from '@coppice/contract';
 import type { ClientHttp2Stream } from 'node:http2';
 import { z } from 'zod';
 import { RunnerError } from '../../lib/protocol/runner-protocol.ts';
+import { REFUSED_STATUS, WireRefusal, WireRefusedError } from '../../lib/protocol/wire-headers.ts';
 import { readBounded } from './read-stream.ts';
 
 const MAX_ERROR_BYTES = 64 << 10;
 const ERROR_BODY_DEADLINE_MS = 5_000;
 
+const RefusalAnswer = z.object({ error: WireRefusal });
 /**
  * The runner wraps its own errors. Those that it pipes from the agent are not wrapped
  * (docs/reference/agent-protocol.md).
@@ -76,9 +78,21 @@ export function fromGuest(error: unknown): unknown {
   return new AppError('guest_unreachable', 'the agent in the sandbox failed', { cause: error });
 }
 
+/** Builds the error for a request that the runner refused before it looked at it: its cause names the reason. */
+function refused({ code, message }: z.infer<typeof WireRefusal>): AppError {
+  const cause = new WireRefusedError(code, message);
+  const isFenced = code === 'fenced';
+  const text = isFenced
+    ? 'another control owns the runner; try again'
+    : `the runner cannot be used: ${message}`;
+  return new AppError('unavailable', text, { cause });
+}
+
 function parseError(status: number, text: string): AppError {
   if (status === 416) return new AppError('range_not_satisfiable', 'the file has no bytes in that range');
   const parsed = parseJson(text);
+  const refusal = RefusalAnswer.safeParse(parsed);
+  if (status === REFUSED_STATUS && refusal.success) return refused(refusal.data.error);
   const body = ErrorAnswer.safeParse(parsed);
   if (body.success) return new AppError(body.data.code, body.data.message);
   return new AppError('internal', 'the runner failed', {

@@ -5,6 +5,7 @@ import { findSpan, traced } from '../../lib/tracing/tracing.ts';
 interface TracedCall<T> {
   method: string;
   path: string;
+  transport: 'unix' | 'tcp';
   statusOf: (answer: T) => number;
 }
 
@@ -22,12 +23,12 @@ export async function traceCall<T>(
   send: (span: Span | undefined) => Promise<T>,
 ): Promise<T> {
   if (findSpan() === undefined) return send(undefined);
-  const { method, path, statusOf } = call;
+  const { method, path, transport, statusOf } = call;
   const template = findTemplate(path);
   const attributes = {
     'http.request.method': method,
     'url.template': template,
-    'network.transport': 'unix',
+    'network.transport': transport,
     'network.protocol.name': 'http',
     'network.protocol.version': '2',
   };

@@ -80,7 +80,7 @@ export class Runners {
       }
     }
     const elsewhere = among === undefined ? await this.#findElsewhere(shape) : undefined;
-    throw elsewhere === undefined ? refusal : new ElsewhereError(elsewhere);
+    throw elsewhere === undefined ? refusal : new ElsewhereError(elsewhere, refusal);
   }
 
   /** Those that are connected come first: the others may be restarting. */

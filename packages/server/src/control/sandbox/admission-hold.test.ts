@@ -37,7 +37,10 @@ test('a create that fails releases its reservation', async (t) => {
 });
 
 test('the reservations of a control that is gone are released', async () => {
-  const connection = new RunnerConnection(harness.runner.socketPath, pino({ level: 'silent' }));
+  const connection = new RunnerConnection(
+    { kind: 'socket', path: harness.runner.socketPath },
+    pino({ level: 'silent' }),
+  );
   await new RunnerClient(connection).admitVm(ID, SHAPE);
   assert.equal(harness.runner.holds, 1);
   connection[Symbol.dispose]();

@@ -9,7 +9,9 @@ const MAX_AT_ONCE = 2;
  * they end or are ended.
  */
 export async function drainRunner(sandboxes: readonly SandboxDriver[], log: Logger): Promise<void> {
-  const waiting = sandboxes.filter(({ row, isBusy }) => row.status === 'running' && row.auto_hibernate && !isBusy);
+  const waiting = sandboxes.filter(
+    ({ row, isBusy }) => row.status === 'running' && row.auto_hibernate && !isBusy,
+  );
   const worker = async (): Promise<void> => {
     for (let driver = waiting.pop(); driver !== undefined; driver = waiting.pop()) {
       const { id } = driver.row;

@@ -8,6 +8,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
+import type { RunnerIdentity } from '../../lib/protocol/runner-protocol.ts';
 import type { JoinedRunner, RunnerClaims } from '../ownership/runner-claims.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { OwnedRunner } from '../runners/owned-runner.ts';
@@ -102,17 +103,18 @@ export class RunnerFleet implements AsyncDisposable {
   async #takeLocal(): Promise<void> {
     const { local, claims, region, nodeId } = this.#parts;
     if (local === undefined || this.#isLocalTaken) return;
-    const id = (await this.#identify(local)) ?? (await claims.findLocal(nodeId));
+    const seen = await this.#identify(local);
+    const id = seen?.runner_id ?? (await claims.findLocal(nodeId));
     if (id === undefined) return;
-    await claims.takeLocal({ id, region, nodeId });
+    await claims.takeLocal({ id, seen: seen?.epoch, region, nodeId });
     this.#isLocalTaken = true;
     await this.#adopt(id, local, { joined: undefined, close: () => undefined });
   }
 
-  /** Returns the id of the runner of this machine if it answers. */
-  async #identify(local: RunnerClient): Promise<string | undefined> {
+  /** Asks the runner of this machine what it is. Undefined if it does not answer. */
+  async #identify(local: RunnerClient): Promise<RunnerIdentity | undefined> {
     try {
-      return (await local.readRoster()).runner_id;
+      return await local.identify();
     } catch (error) {
       this.#parts.log.debug({ err: error }, 'the runner of this machine does not answer yet');
       return undefined;
@@ -148,7 +150,9 @@ export class RunnerFleet implements AsyncDisposable {
   #drain(id: string): void {
     if (this.#draining.has(id)) return;
     this.#draining.add(id);
-    void drainRunner(this.#parts.drivers.listAt(id), this.#parts.log).finally(() => this.#draining.delete(id));
+    void drainRunner(this.#parts.drivers.listAt(id), this.#parts.log).finally(() =>
+      this.#draining.delete(id),
+    );
   }
 
   async #adopt(id: string, client: RunnerClient, member: Omit<Member, 'link'>): Promise<void> {
@@ -183,5 +187,8 @@ function isSame(one: JoinedRunner, other: JoinedRunner | undefined): boolean {
 }
 
 function replacedBy(id: string): AppError {
-  return new AppError('unavailable', `the runner of this machine was replaced by ${id}: control starts again`);
+  return new AppError(
+    'unavailable',
+    `the runner of this machine was replaced by ${id}: control starts again`,
+  );
 }

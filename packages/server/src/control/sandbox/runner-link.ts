@@ -13,12 +13,14 @@
  *                 network policy, sent after an outage or in doubt: see egress-keeper.ts
  *
  * The reconciler leaves sandboxes with an operation under way to that operation. After an outage of the runner every
- * idle timer gets a grace, as callers could not send requests.
+ * idle timer gets a grace, as callers could not send requests. A heartbeat whose digest of the roster is another one than that
+ * of the last round starts a round at once.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
-import type { RunnerEvent, Roster } from '../../lib/protocol/runner-protocol.ts';
+import { digestRoster } from '../../lib/protocol/roster-digest.ts';
+import type { Heartbeat, Roster, RunnerEvent } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerClaims } from '../ownership/runner-claims.ts';
 import type { OwnedRunner } from '../runners/owned-runner.ts';
 import type { CaptureKeeper } from '../snapshots/capture-keeper.ts';
@@ -41,7 +43,7 @@ export interface RunnerLinkParts {
   captures: CaptureKeeper;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
-  claims: Pick<RunnerClaims, 'noteFree'>;
+  claims: Pick<RunnerClaims, 'claim' | 'noteFree'>;
   kind: LinkKind;
   reconcileIntervalMs: number;
   /** After this time without a connection the VMs of a joined runner count as lost. */
@@ -56,6 +58,8 @@ export class RunnerLink implements AsyncDisposable {
   #hasBeenLost = false;
   /** When the connection was lost, by the monotonic clock. Undefined while there is one, and once the VMs count as lost. */
   #lostAt: number | undefined = performance.now();
+  /** Of the roster that was reconciled last. */
+  #rosterDigest: string | undefined;
   /** Ids of what is being repaired. */
   readonly #repairing = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
@@ -86,6 +90,7 @@ export class RunnerLink implements AsyncDisposable {
     while (!signal.aborted) {
       try {
         const failed = new AbortController();
+        await this.#take();
         const events = await this.#parts.runner.client.openEvents(AbortSignal.any([signal, failed.signal]));
         await this.#noteConnected();
         noteTried();
@@ -93,7 +98,8 @@ export class RunnerLink implements AsyncDisposable {
           this.#parts.runner.client.acknowledgeEvents(place),
         );
         for await (const event of events)
-          acknowledger.take(event, this.#handle(event)).catch((error: unknown) => failed.abort(error));
+          if (event.type === 'heartbeat') this.#noteHeartbeat(event);
+          else acknowledger.take(event, this.#handle(event)).catch((error: unknown) => failed.abort(error));
         this.#noteLost(failed.signal.reason);
       } catch (error) {
         this.#noteLost(error);
@@ -113,6 +119,25 @@ export class RunnerLink implements AsyncDisposable {
         this.#parts.log.warn({ err: error }, 'reconciling failed'),
       );
     }
+  }
+
+  /** Owns the runner from now on. Throws if it is another runner, or if another control has it now. */
+  async #take(): Promise<void> {
+    const { runner, claims } = this.#parts;
+    const { runner_id: id, epoch: seen } = await runner.client.identify();
+    this.#requireSame(id);
+    const epoch = await claims.claim(runner.id, seen);
+    if (epoch === undefined)
+      throw new AppError('unavailable', `another control owns the runner ${id}, or it is revoked`);
+    runner.client.useEpoch(epoch);
+  }
+
+  /** Reads the roster if it is no longer that of the last reconciliation. */
+  #noteHeartbeat(heartbeat: Heartbeat): void {
+    const { runner } = this.#parts;
+    runner.presence.note(heartbeat);
+    if (runner.isConnected && heartbeat.roster !== this.#rosterDigest)
+      this.#repair('roster', () => this.#reconcile());
   }
 
   async #noteConnected(): Promise<void> {
@@ -205,17 +230,21 @@ export class RunnerLink implements AsyncDisposable {
     return this.#parts.drivers.listAt(this.#parts.runner.id);
   }
 
-  /** Throws `unavailable` if it is another runner, like one whose data was deleted. */
   async #readRoster(): Promise<Roster> {
     const { runner } = this.#parts;
     const roster = await runner.client.readRoster();
-    const { runner_id: id } = roster;
-    if (id !== runner.id) {
-      this.#replaced.resolve(id);
-      throw new AppError('unavailable', `the runner ${id} answers in the place of ${runner.id}`);
-    }
+    this.#requireSame(roster.runner_id);
     runner.presence.note(roster);
+    this.#rosterDigest = digestRoster(roster.vms);
     return roster;
+  }
+
+  /** Throws `unavailable` for another runner than that of this link, like one whose data was deleted. */
+  #requireSame(id: string): void {
+    const { runner } = this.#parts;
+    if (id === runner.id) return;
+    this.#replaced.resolve(id);
+    throw new AppError('unavailable', `the runner ${id} answers in the place of ${runner.id}`);
   }
 
   /**

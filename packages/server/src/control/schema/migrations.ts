@@ -4,6 +4,7 @@ import type { Migration } from 'kysely/migration';
 import { accountsMigration } from '../accounts/accounts-migration.ts';
 import { auditMigration } from '../audit/audit-migration.ts';
 import { organizationAuditMigration } from '../audit/organization/organization-audit-migration.ts';
+import { createAuthority } from '../authority/authority-migration.ts';
 import { billingMigration } from '../billing/billing-migration.ts';
 import { budgetsMigration } from '../billing/budgets/budgets-migration.ts';
 import { addDiskLimits, createDiskStorage } from '../billing/storage/storage-migration.ts';
@@ -17,7 +18,7 @@ import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
-import { createOwnership } from '../ownership/ownership-migration.ts';
+import { addRunnerAddresses, createOwnership } from '../ownership/ownership-migration.ts';
 import { createUsedTickets } from '../auth/used-tickets.ts';
 import {
   addQuotaColumns,
@@ -124,6 +125,12 @@ export const MIGRATIONS: Record<string, Migration> = {
       await nameControlsOfKeys(db);
       await createUsedTickets(db);
       await createOwnership(db);
+    },
+  },
+  '0028_runner_identities': {
+    async up(db: Database) {
+      await addRunnerAddresses(db);
+      await createAuthority(db);
     },
   },
 };

@@ -30,6 +30,7 @@ import type {
   PendingEventTable,
 } from '../events/event-tables.ts';
 import type { WebhookAttemptTable, WebhookDeliveryTable, WebhookTable } from '../webhooks/webhook-tables.ts';
+import type { AuthorityTable, JoinTokenTable } from '../authority/authority-tables.ts';
 import type { AuditEntryTable } from '../audit/audit-tables.ts';
 import type {
   OrganizationAuditEntryTable,
@@ -77,6 +78,8 @@ export interface Tables {
   used_tickets: UsedTicketTable;
   controls: ControlTable;
   runners: RunnerTable;
+  authorities: AuthorityTable;
+  join_tokens: JoinTokenTable;
   snapshots: SnapshotTable;
   billing_segments: BillingSegmentTable;
   billing_accounts: BillingAccountTable;

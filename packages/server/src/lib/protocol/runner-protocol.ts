@@ -1,14 +1,13 @@
 /**
- * Messages between control and runner: HTTP/2 on a Unix socket, see docs/reference/runner-protocol.md.
+ * Messages between control and runner: HTTP/2 on a Unix socket or over TLS, see docs/reference/runner-protocol.md.
  * Both ends parse with these schemas; the wire is snake_case.
  */
 import { isErrorCode, MAX_BUILD_SHAPES, ReadyShape, type ErrorCode } from '@coppice/contract';
 import { z } from 'zod';
 import { CapturedWorkspace, DiskId, MountedWorkspace, VmWorkspace } from './disk-protocol.ts';
 import { EgressNote, VmEgress } from './egress-protocol.ts';
+import { MAX_SEEN_EPOCH, ProtocolVersions } from './wire-headers.ts';
 import type { HostMoment } from '../host-clock.ts';
-
-export const RUNNER_PROTOCOL_VERSION = 1;
 
 /** Credentials of one organization for the registry of the requested image. */
 export const RegistryCredentials = z.strictObject({
@@ -183,9 +182,11 @@ export const VmRollback = RollbackVm.extend({ replaced_usage: VmUsage }).strip()
 export type VmRollback = z.infer<typeof VmRollback>;
 
 /** Answer of `GET /roster`: the VMs of a runner at a moment of its host. */
+/** Random, and made once for a data directory. */
+export const RunnerId = z.string().regex(/^runner-[0-9a-f]{32}$/u);
+
 export const Roster = z.object({
-  /** Random, and made once for a data directory. */
-  runner_id: z.string().regex(/^runner-[0-9a-f]{32}$/u),
+  runner_id: RunnerId,
   moment: BootMoment,
   vms: z.array(VmInfo),
 });
@@ -260,6 +261,21 @@ export const CapacityStatus = z.object({
 });
 export type CapacityStatus = z.infer<typeof CapacityStatus>;
 
+/** Sent among the events every 5 s or more often. It is not stored, and not acknowledged. */
+export const Heartbeat = z.object({
+  type: z.literal('heartbeat'),
+  runner_id: RunnerId,
+  moment: BootMoment,
+  capacity: CapacityStatus,
+  /** `digestRoster` of its VMs. */
+  roster: z.string().regex(/^[0-9a-f]{64}$/u),
+});
+export type Heartbeat = z.infer<typeof Heartbeat>;
+
+/** A line of `GET /events`. */
+export const EventLine = z.discriminatedUnion('type', [...RunnerEvent.options, Heartbeat]);
+export type EventLine = z.infer<typeof EventLine>;
+
 /**
  * The control group controllers that limit VMs. Without a controller there is no such limit; `reason` explains it to
  * the operator.
@@ -267,8 +283,19 @@ export type CapacityStatus = z.infer<typeof CapacityStatus>;
 export const CgroupStatus = z.object({ controllers: z.array(z.string()), reason: z.string() });
 export type CgroupStatus = z.infer<typeof CgroupStatus>;
 
-export const RunnerStatus = z.object({
-  protocol: z.literal(RUNNER_PROTOCOL_VERSION),
+/**
+ * The part of `GET /status` that every version has, so that a control and a runner without a common version notice it. A
+ * runner that joins an installation answers only this.
+ */
+export const RunnerIdentity = z.object({
+  runner_id: RunnerId,
+  protocol: ProtocolVersions,
+  /** The highest that it has seen; 0 before the first. */
+  epoch: z.int().nonnegative().max(MAX_SEEN_EPOCH),
+});
+export type RunnerIdentity = z.infer<typeof RunnerIdentity>;
+
+export const RunnerStatus = RunnerIdentity.extend({
   accelerator: Accelerator,
   accelerator_reason: z.string(),
   confinement: Confinement,

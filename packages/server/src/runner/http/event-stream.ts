@@ -1,22 +1,30 @@
 import { once } from 'node:events';
 import type http2 from 'node:http2';
-import type { EventPlace } from '../../lib/protocol/runner-protocol.ts';
+import type { EventPlace, Heartbeat } from '../../lib/protocol/runner-protocol.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
 import { writeLine } from './exchange.ts';
 
-/** Interval of empty lines, which show control that the connection is alive. */
-const HEARTBEAT_MS = 10_000;
+/** Control gives a runner up that has sent none for a few intervals. */
+const HEARTBEAT_MS = 5_000;
 
 /**
- * Streams the stored events, then new ones, until control leaves. The spool may be larger than memory: one of its files
+ * Streams the stored events, then new ones, until control leaves; in between, how the runner is. The spool may be larger than memory: one of its files
  * is read at a time, once control has read the one before.
  */
-export function streamEvents(stream: http2.ServerHttp2Stream, spool: EventSpool): void {
+export function streamEvents(
+  stream: http2.ServerHttp2Stream,
+  { spool, heartbeat }: { spool: EventSpool; heartbeat: () => Heartbeat },
+): void {
   stream.respond({ ':status': 200, 'content-type': 'application/x-ndjson' });
   const left = new AbortController();
-  const heartbeat = setInterval(() => stream.write('\n'), HEARTBEAT_MS);
+  const beat = (): void => {
+    // While control does not read, later ones replace those that it would get late.
+    if (!stream.writableNeedDrain) writeLine(stream, heartbeat());
+  };
+  beat();
+  const timer = setInterval(beat, HEARTBEAT_MS);
   stream.once('close', () => {
-    clearInterval(heartbeat);
+    clearInterval(timer);
     left.abort();
   });
   passEvents(stream, spool, left.signal).catch(() => stream.destroy());

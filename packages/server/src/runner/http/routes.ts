@@ -20,6 +20,7 @@ import {
   RestoreVm,
   RollbackVm,
   VmShape,
+  type Heartbeat,
   type OwnedImagesPage,
   type Roster,
   type RunnerStatus,
@@ -56,6 +57,7 @@ export interface RouteParts {
   disks: DiskOperations;
   status: () => RunnerStatus;
   roster: () => Roster;
+  heartbeat: () => Heartbeat;
   metrics: () => RunnerMetrics;
   meters: Pick<VmMeters, 'read'>;
 }
@@ -143,7 +145,7 @@ const ROUTES: readonly Route[] = [
   [['POST'], '/vms/:vm/image', commitVm],
   [['GET'], '/captures', ({ copies }, { stream }) => respondJson(stream, 200, copies.listCaptures())],
   [['DELETE'], '/captures/:capture', removeCapture],
-  [['GET'], '/events', ({ spool }, { stream }) => streamEvents(stream, spool)],
+  [['GET'], '/events', (parts, { stream }) => streamEvents(stream, parts)],
   [['POST'], '/events/ack', acknowledgeEvents],
   [['GET'], '/images', listImages],
   [['GET'], '/images/owned', listOwnedImages],

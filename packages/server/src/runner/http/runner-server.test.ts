@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import pino from 'pino';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
+import { Fence } from './fence.ts';
 import { RunnerServer, type RunnerServerParts } from './runner-server.ts';
 
 const DEADLINE_MS = 60_000;
@@ -21,8 +22,8 @@ let status: object = {};
 before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'cop-runner-'));
   const socketPath = join(directory, 'runner.sock');
-  const parts = { status: () => status, log: pino({ level: 'silent' }) };
-  server = await RunnerServer.listen(parts as unknown as RunnerServerParts, socketPath);
+  const parts = { status: () => status, fence: new Fence(directory), log: pino({ level: 'silent' }) };
+  server = await RunnerServer.listen(parts as unknown as RunnerServerParts, { socketPath });
   session = http2.connect('http://runner', { createConnection: () => connect(socketPath) });
   session.on('error', () => undefined);
 });

@@ -1,4 +1,7 @@
-/** The runner's side of docs/reference/runner-protocol.md. Only control, on the same machine, can connect. */
+/**
+ * The runner's side of docs/reference/runner-protocol.md. Control connects over a Unix socket on the same machine, or over TLS
+ * from another one.
+ */
 import { chmodSync, rmSync } from 'node:fs';
 import http2 from 'node:http2';
 import net from 'node:net';
@@ -7,7 +10,14 @@ import type { Logger } from 'pino';
 import { z, ZodError } from 'zod';
 import { explainFullDisk } from '../host/full-disk.ts';
 import { TRUSTED_PEER } from '../../lib/process/trusted-peer.ts';
-import { respondError } from './exchange.ts';
+import { REFUSED_STATUS, WireRefusedError } from '../../lib/protocol/wire-headers.ts';
+import {
+  listenForControls,
+  type ControlListener,
+  type ControlListenerOptions,
+} from '../identity/control-listener.ts';
+import { respondError, respondJson } from './exchange.ts';
+import type { Fence } from './fence.ts';
 import { findSpan } from '../../lib/tracing/tracing.ts';
 import { nameRequest, traceAnswer } from './trace-request.ts';
 import { findRoute, type RouteParts } from './routes.ts';
@@ -16,37 +26,40 @@ import { WillingSocket } from './willing-socket.ts';
 const STREAM_WINDOW_BYTES = 1 << 20;
 /** High, because the number of shells and proxied connections is not limited. */
 const MAX_STREAMS = 100_000;
+/** Answered to a control that cannot know the epoch, or shares no version of the protocol. */
+const UNFENCED_PATH = '/status';
+
 export interface RunnerServerParts extends RouteParts {
+  fence: Fence;
   log: Logger;
+}
+
+/** The places where the server listens. */
+export interface RunnerSockets {
+  socketPath: string;
+  network?: Pick<ControlListenerOptions, 'listen' | 'credentials'>;
 }
 
 export class RunnerServer {
   readonly #parts: RunnerServerParts;
-  readonly #server = http2.createServer({
-    ...TRUSTED_PEER,
-    settings: {
-      initialWindowSize: STREAM_WINDOW_BYTES,
-      maxConcurrentStreams: MAX_STREAMS,
-      maxHeaderListSize: 65_536,
-    },
-  });
+  readonly #local = this.#build({ isNetwork: false });
+  readonly #remote = this.#build({ isNetwork: true });
   readonly #listener = net.createServer((socket) => {
-    this.#server.emit('connection', new WillingSocket(socket));
+    this.#local.emit('connection', new WillingSocket(socket));
   });
   readonly #sessions = new Set<http2.ServerHttp2Session>();
+  /** Open streams of requests with an epoch. */
+  readonly #epochs = new Map<http2.ServerHttp2Stream, number>();
+  #network: ControlListener | undefined;
 
   private constructor(parts: RunnerServerParts) {
     this.#parts = parts;
-    this.#server.on('session', (session) => {
-      this.#sessions.add(session);
-      session.setLocalWindowSize(1 << 30);
-      session.on('close', () => this.#sessions.delete(session));
-      session.on('error', (error) => parts.log.debug({ err: error }, 'control connection failed'));
-    });
-    this.#server.on('stream', (stream, headers) => this.#onStream(stream, headers));
   }
 
-  static async listen(parts: RunnerServerParts, socketPath: string): Promise<RunnerServer> {
+  static async listen(
+    parts: RunnerServerParts,
+    { socketPath, network }: RunnerSockets,
+  ): Promise<RunnerServer> {
     const runner = new RunnerServer(parts);
     rmSync(socketPath, { force: true });
     const listening = Promise.withResolvers<undefined>();
@@ -54,40 +67,102 @@ export class RunnerServer {
     runner.#listener.listen(socketPath, () => listening.resolve(undefined));
     await listening.promise;
     chmodSync(socketPath, 0o600);
+    if (network !== undefined) await runner.#listenOnNetwork(network);
     return runner;
+  }
+
+  /** Port of the network listener; undefined without one. */
+  get port(): number | undefined {
+    return this.#network?.port;
   }
 
   async close(): Promise<void> {
     const closed = Promise.withResolvers<undefined>();
     this.#listener.close(() => closed.resolve(undefined));
     for (const session of this.#sessions) session.destroy();
+    await this.#network?.[Symbol.asyncDispose]();
     await closed.promise;
   }
 
-  #onStream(stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders): void {
+  async #listenOnNetwork(network: NonNullable<RunnerSockets['network']>): Promise<void> {
+    try {
+      this.#network = await listenForControls({
+        ...network,
+        onSocket: (socket) => void this.#remote.emit('connection', new WillingSocket(socket)),
+        log: this.#parts.log,
+      });
+    } catch (error) {
+      await this.close();
+      throw error;
+    }
+  }
+
+  #build(origin: { isNetwork: boolean }): http2.Http2Server {
+    const server = http2.createServer({
+      ...TRUSTED_PEER,
+      settings: {
+        initialWindowSize: STREAM_WINDOW_BYTES,
+        maxConcurrentStreams: MAX_STREAMS,
+        maxHeaderListSize: 65_536,
+      },
+    });
+    server.on('session', (session) => {
+      this.#sessions.add(session);
+      session.setLocalWindowSize(1 << 30);
+      session.on('close', () => this.#sessions.delete(session));
+      session.on('error', (error) => this.#parts.log.debug({ err: error }, 'control connection failed'));
+    });
+    server.on('stream', (stream, headers) => this.#onStream(stream, headers, origin));
+    return server;
+  }
+
+  #onStream(
+    stream: http2.ServerHttp2Stream,
+    headers: http2.IncomingHttpHeaders,
+    origin: { isNetwork: boolean },
+  ): void {
     stream.on('error', (error) => this.#parts.log.debug({ err: error }, 'stream of control failed'));
     const path = headers[':path'] ?? '/';
-    void traceAnswer(stream, headers, () => this.#answer(stream, headers, path));
+    void traceAnswer(stream, headers, () => this.#answer(stream, headers, { path, ...origin }));
   }
 
   async #answer(
     stream: http2.ServerHttp2Stream,
     headers: http2.IncomingHttpHeaders,
-    path: string,
+    { path, isNetwork }: { path: string; isNetwork: boolean },
   ): Promise<void> {
     try {
-      await this.#serve(stream, headers, path);
+      if (path !== UNFENCED_PATH) this.#admit(stream, headers, isNetwork);
+      await this.#serve(stream, headers, { path, isNetwork });
     } catch (error) {
+      if (error instanceof WireRefusedError) return this.#refuse(stream, error);
       const told = this.#toAppError(error, path);
       findSpan()?.fail(told);
       respondError(stream, told);
     }
   }
 
+  /** Ends what earlier owners of this runner have open, when a request is the first one of a new owner. */
+  #admit(stream: http2.ServerHttp2Stream, headers: http2.IncomingHttpHeaders, isNetwork: boolean): void {
+    const { epoch, isRaised } = this.#parts.fence.admit(headers, { isNetwork });
+    if (epoch === undefined || stream.destroyed) return;
+    if (isRaised) {
+      this.#parts.log.info({ epoch }, 'another control owns this runner from now on');
+      for (const [earlier, of] of this.#epochs) if (of < epoch) earlier.close(http2.constants.NGHTTP2_CANCEL);
+    }
+    this.#epochs.set(stream, epoch);
+    stream.once('close', () => this.#epochs.delete(stream));
+  }
+
+  #refuse(stream: http2.ServerHttp2Stream, { code, message }: WireRefusedError): void {
+    this.#parts.log.warn({ code }, message);
+    respondJson(stream, REFUSED_STATUS, { error: { code, message } });
+  }
+
   async #serve(
     stream: http2.ServerHttp2Stream,
     headers: http2.IncomingHttpHeaders,
-    path: string,
+    { path, isNetwork }: { path: string; isNetwork: boolean },
   ): Promise<void> {
     if (!URL.canParse(path, 'http://runner'))
       throw new AppError('invalid_request', 'the path cannot be parsed');
@@ -95,7 +170,7 @@ export class RunnerServer {
     const method = headers[':method'] ?? 'GET';
     const { handle, pattern, parameters } = findRoute(method, url.pathname);
     const { agentRoute } = parameters;
-    nameRequest(method, { pattern, vm: parameters.parameters['vm'], agentRoute });
+    nameRequest(method, { pattern, vm: parameters.parameters['vm'], agentRoute, isNetwork });
     await handle(this.#parts, { stream, headers, method, url, ...parameters });
   }
 

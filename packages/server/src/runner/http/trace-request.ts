@@ -20,11 +20,15 @@ export async function traceAnswer(
   }
 }
 
+interface NamedRequest {
+  pattern: string;
+  vm: string | undefined;
+  agentRoute: string;
+  isNetwork: boolean;
+}
+
 /** Names the span of the present request by its route. Parts of the agent's routes are few, and are no ids. */
-export function nameRequest(
-  method: string,
-  { pattern, vm, agentRoute }: { pattern: string; vm: string | undefined; agentRoute: string },
-): void {
+export function nameRequest(method: string, { pattern, vm, agentRoute, isNetwork }: NamedRequest): void {
   const span = findSpan();
   if (span === undefined) return;
   const route = pattern.replace(':route', agentRoute);
@@ -32,7 +36,7 @@ export function nameRequest(
   span.set({
     'http.request.method': method,
     'http.route': route,
-    'network.transport': 'unix',
+    'network.transport': isNetwork ? 'tcp' : 'unix',
     'network.protocol.name': 'http',
     'network.protocol.version': '2',
     ...(vm === undefined ? {} : { 'coppice.sandbox.id': vm }),

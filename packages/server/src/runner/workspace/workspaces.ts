@@ -4,17 +4,15 @@
  *   prepare ─► bind ─► the VM's guest has the disk ─► leave ─► drained and released
  *   a runner that starts: adopted with its VM, or left
  */
-import { randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { findFile } from '../../lib/files/find-file.ts';
-import { writeDurably } from '../../lib/files/durable-file.ts';
 import type { CapturedWorkspace, VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import { invariant } from '../../lib/invariant.ts';
+import { openRunnerId } from '../identity/runner-id.ts';
 import type { WorkspaceFiles, WorkspaceSource } from '../vm/workspace-device.ts';
 import { Attachment } from './attachment.ts';
 import type { AttachedGuest, AttachmentState } from './attachment.types.ts';
@@ -408,14 +406,4 @@ export class Workspaces implements Disposable {
 
 function keyOf({ organization, disk }: { organization: string; disk: string }): string {
   return `${organization}/${disk}`;
-}
-
-/** A new id for each data directory: two that are copies of each other must not hold disks with one lease. */
-function openRunnerId(directory: string): string {
-  const path = join(directory, 'runner-id');
-  const found = findFile(path)?.toString('utf8');
-  if (found !== undefined) return found;
-  const id = `runner-${randomBytes(16).toString('hex')}`;
-  writeDurably(path, id);
-  return id;
 }

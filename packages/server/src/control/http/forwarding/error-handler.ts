@@ -10,8 +10,9 @@ type ErrorHandler = (error: unknown, request: FastifyRequest, reply: FastifyRepl
 export function buildErrorHandler(forwarder: RequestForwarder | undefined): ErrorHandler {
   if (forwarder === undefined) return answerError;
   return (error, request, reply) => {
-    if (!(error instanceof ElsewhereError) || isForwarded(request.raw) || reply.raw.headersSent)
-      return answerError(error, request, reply);
+    if (!(error instanceof ElsewhereError)) return answerError(error, request, reply);
+    if (isForwarded(request.raw) || reply.raw.headersSent)
+      return answerError(error.refusal ?? error, request, reply);
     reply.hijack();
     forwarder
       .forward(error.runnerId, request, reply)

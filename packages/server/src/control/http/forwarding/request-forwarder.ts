@@ -13,6 +13,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Owner } from '../../ownership/owners.ts';
+import { splitAddress } from '../../placement/runner-address.ts';
 import { passAnswer, passUpgrade, type Asked } from '../../ports/pass-answer.ts';
 import { toExchange } from '../access/proxied-route.ts';
 import { bodyTextOf } from '../requests/json-body.ts';
@@ -21,7 +22,10 @@ import { CLIENT_ADDRESS } from './forwarded-request.ts';
 const OWNER_PATIENCE_MS = 20_000;
 const LOOK_EVERY_MS = 250;
 const CONNECT_DEADLINE_MS = 5_000;
+/** Shorter than the other control keeps a connection that is not used. */
+const AGENT_IDLE_MS = 30_000;
 const HOP_BY_HOP = new Set(['connection', 'keep-alive', 'transfer-encoding', 'expect', 'x-request-id']);
+const LIMITS = ['ratelimit', 'ratelimit-policy'];
 const OWN_HEADER = /^coppice-/iu;
 
 export interface RequestForwarderParts {
@@ -34,7 +38,7 @@ export interface RequestForwarderParts {
 
 export class RequestForwarder implements Disposable {
   readonly #parts: RequestForwarderParts;
-  readonly #agent = new Agent({ keepAlive: true });
+  readonly #agent = new Agent({ keepAlive: true, timeout: AGENT_IDLE_MS });
 
   constructor(parts: RequestForwarderParts) {
     this.#parts = parts;
@@ -59,7 +63,7 @@ export class RequestForwarder implements Disposable {
     response.once('close', left);
     raw.socket.once('close', left);
     try {
-      await carry(upstream, { ...toExchange(request, reply), ownOrigin: false, added: [] });
+      await carry(upstream, { ...toExchange(request, reply), ownOrigin: false, added: readLimits(reply) });
     } catch (error) {
       upstream.destroy();
       if (!response.headersSent && !response.destroyed) throw unanswered(error, raw.method);
@@ -136,6 +140,14 @@ function buildHead(request: FastifyRequest, text: string | undefined): string[] 
   ];
 }
 
+/** Only the control that the client has asked counts its requests. */
+function readLimits(reply: FastifyReply): string[] {
+  return LIMITS.flatMap((name) => {
+    const value = reply.getHeader(name);
+    return value === undefined ? [] : [name, String(value)];
+  });
+}
+
 /** Leaves out the fields of one connection, and those that only controls set. */
 function keepFields(raw: readonly string[], alsoDropped: readonly string[]): string[] {
   const kept: string[] = [];
@@ -150,11 +162,6 @@ function keepFields(raw: readonly string[], alsoDropped: readonly string[]): str
 
 function hasBody({ headers }: IncomingMessage): boolean {
   return headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
-}
-
-function splitAddress(address: string): { host: string; port: number } {
-  const colon = address.lastIndexOf(':');
-  return { host: address.slice(0, colon).replace(/^\[|\]$/gu, ''), port: Number(address.slice(colon + 1)) };
 }
 
 function unanswered(cause: unknown, method = ''): AppError {

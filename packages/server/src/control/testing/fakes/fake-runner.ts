@@ -14,6 +14,7 @@ import { FakeMetrics } from './fake-metrics.ts';
 import { FakeDisks } from './fake-disks.ts';
 import { FakeCaptures } from './fake-captures.ts';
 import { answer, answerError, noVm, readAll } from './fake-answers.ts';
+import { passFence, reportHeartbeat, reportRoster, reportStatus } from './fake-status.ts';
 import { encodeFrame, FRAME, FrameDecoder, type Frame } from '../../../lib/protocol/frames.ts';
 import {
   NO_JUDGED_COUNTERS,
@@ -21,7 +22,8 @@ import {
   type EgressCounters,
   type EgressNote,
 } from '../../../lib/protocol/egress-protocol.ts';
-import { hostMoment, type HostMoment } from '../../../lib/host-clock.ts';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import { PROTOCOL_VERSIONS } from '../../../lib/protocol/wire-headers.ts';
 import { TRUSTED_PEER } from '../../../lib/process/trusted-peer.ts';
 import {
   CreateVm,
@@ -31,17 +33,14 @@ import {
   toBootMoment,
   VmShape,
   type Accelerator,
-  type CapacityStatus,
-  type CgroupStatus,
   type PrepareProgress,
   type PreparedImage,
-  type Roster,
   type RunnerEvent,
   type VmEnd,
   type VmInfo,
 } from '../../../lib/protocol/runner-protocol.ts';
 
-const HEARTBEAT_MS = 10_000;
+const HEARTBEAT_MS = 5_000;
 const DIGEST = `sha256:${'a'.repeat(64)}`;
 const PREPARED: PreparedImage = {
   image: `registry.test/library/node:22-slim@${DIGEST}`,
@@ -77,6 +76,9 @@ export interface FakeProcess {
 export class FakeRunner implements AsyncDisposable {
   /** Of the runner. */
   id = `runner-${'0'.repeat(32)}`;
+  protocol = PROTOCOL_VERSIONS;
+  /** The highest that a request has carried. Lower ones are refused. */
+  epoch = 0;
   readonly socketPath: string;
   readonly vms = new Map<string, VmInfo>();
   readonly disks: FakeDisks = new FakeDisks({ hasVm: (id) => this.vms.has(id), host: () => this.host?.() });
@@ -171,6 +173,7 @@ export class FakeRunner implements AsyncDisposable {
       const method = String(headers[':method']);
       const url = new URL(String(headers[':path']), 'http://runner');
       this.requests.push(`${method} ${url.pathname}`);
+      if (!passFence(this, stream, headers)) return;
       if (typeof headers['traceparent'] === 'string') this.traceparents.push(headers['traceparent']);
       this.#route(stream, { method, url, range: headers.range }).catch((error: unknown) =>
         answerError(stream, error),
@@ -273,11 +276,11 @@ export class FakeRunner implements AsyncDisposable {
     if (id !== undefined) return this.#answerAgent(stream, { ...request, id, action: `${method} ${rest}` });
     switch (`${method} ${url.pathname}`) {
       case 'GET /status':
-        return answer(stream, 200, this.#status());
+        return answer(stream, 200, reportStatus(this));
       case 'GET /metrics':
         return answer(stream, 200, this.metrics.runner);
       case 'GET /roster':
-        return answer(stream, 200, this.#roster());
+        return answer(stream, 200, reportRoster(this));
       case 'GET /vms':
         return answer(stream, 200, [...this.vms.values()]);
       case 'GET /events':
@@ -291,40 +294,6 @@ export class FakeRunner implements AsyncDisposable {
       default:
         throw new AppError('not_found', `no ${method} ${url.pathname}`);
     }
-  }
-
-  #roster(): Roster {
-    const moment = toBootMoment(this.host?.() ?? hostMoment());
-    return { runner_id: this.id, moment, vms: [...this.vms.values()] };
-  }
-
-  #status() {
-    const limits = { max_vcpus: this.maxVcpus, max_mem_mib: this.maxMemMib };
-    const capacity: CapacityStatus = {
-      mem_mib: { promised: 0, limit: this.maxMemMib },
-      vcpus: { promised: 0, limit: this.maxVcpus },
-      mem_available_mib: this.maxMemMib,
-      starts: { running: 0, waiting: 0 },
-      disk: { free_mib: 4096, reserve_mib: 2048 },
-    };
-    const accelerator = { accelerator: this.accelerator, accelerator_reason: 'a fake' };
-    const cgroups: CgroupStatus = { controllers: [], reason: 'a fake' };
-    const confinement = { confinement: 'reduced', confinement_reason: 'a fake' };
-    const network = {
-      network: this.networkAbsence === '' ? 'filtered' : 'none',
-      network_reason: this.networkAbsence,
-    };
-    return {
-      protocol: 1,
-      ...accelerator,
-      ...confinement,
-      ...network,
-      ...limits,
-      vms: this.vms.size,
-      paused_vms: 0,
-      capacity,
-      cgroups,
-    };
   }
 
   async #admit(stream: ServerHttp2Stream): Promise<void> {
@@ -384,10 +353,11 @@ export class FakeRunner implements AsyncDisposable {
     stream.respond({ ':status': 200 });
     const events = [...this.ends.values(), ...this.notes.values()].toSorted((a, b) => a.seq - b.seq);
     for (const event of events) stream.write(`${JSON.stringify(event)}\n`);
-    stream.write('\n');
     this.#listeners.add(stream);
-    // Like the real runner: control abandons a stream on which nothing has arrived for 25 s.
-    const heartbeat = setInterval(() => stream.write('\n'), HEARTBEAT_MS).unref();
+    // Like the real runner: control abandons a stream on which nothing has arrived for 20 s.
+    const beat = (): unknown => stream.write(`${JSON.stringify(reportHeartbeat(this))}\n`);
+    beat();
+    const heartbeat = setInterval(beat, HEARTBEAT_MS).unref();
     stream.on('close', () => {
       clearInterval(heartbeat);
       this.#listeners.delete(stream);

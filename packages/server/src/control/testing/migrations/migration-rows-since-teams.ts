@@ -22,6 +22,7 @@ import {
 } from './migration-names.ts';
 import { EVENTS } from './migration-rows-of-events.ts';
 import { NAMED_SECRETS, ORGANIZATION_AUDIT } from './migration-rows-of-organizations.ts';
+import { OWNERSHIP, RUNNER_IDENTITIES } from './migration-rows-of-runners.ts';
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
@@ -428,60 +429,6 @@ const BUDGETS: Change = {
   },
 };
 
-/** That of the fake runner. */
-const RUNNER_ID = `runner-${'0'.repeat(32)}`;
-
-const OWNERSHIP: Change = {
-  columns: {
-    // Sandboxes from before have none until a runner is connected.
-    sandboxes: ({ id }) => ({
-      version: 0,
-      runner_id: id === RUNNING_ID ? RUNNER_ID : null,
-      is_resuming: false,
-    }),
-    snapshots: ({ id }) => ({ runner_id: id === SNAPSHOT_ID ? RUNNER_ID : null }),
-    idempotency_keys: { control_id: 'ctl1' },
-  },
-  adds: {
-    used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
-    controls: [
-      {
-        id: 'ctl1',
-        node_id: 'node1',
-        version: '0.1.0',
-        started_at: NOW,
-        lease_until: NOW,
-        is_fenced: true,
-        address: '192.0.2.1:7443',
-      },
-    ],
-    runners: [
-      {
-        id: RUNNER_ID,
-        region: 'us',
-        local_to: null,
-        owner: 'ctl1',
-        epoch: 3,
-        mem_free_mib: 1024,
-        vcpus_free: 2,
-        cordoned_at: null,
-        drain_until: null,
-      },
-      {
-        id: `runner-${'1'.repeat(32)}`,
-        region: 'us',
-        local_to: 'node1',
-        owner: null,
-        epoch: 1,
-        mem_free_mib: 0,
-        vcpus_free: 0,
-        cordoned_at: NOW,
-        drain_until: NOW,
-      },
-    ],
-  },
-};
-
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -504,4 +451,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0025_session_keys': SESSION_KEYS,
   '0026_budgets': BUDGETS,
   '0027_ownership': OWNERSHIP,
+  '0028_runner_identities': RUNNER_IDENTITIES,
 };

@@ -1,0 +1,198 @@
+/** `coppice admin runner`, on the server itself. packages/cli starts it in the Node.js of the service. */
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { parseArgs } from 'node:util';
+import { runCommand, UsageError } from './command-line.ts';
+import { ConfigError, loadConfig, type Config } from '../config/config.ts';
+import { ensureAuthority } from '../control/authority/authority.ts';
+import { makeToken } from '../control/authority/join-tokens.ts';
+import { listRunners, revokeRunner, type ListedRunner } from '../control/authority/joined-runners.ts';
+import { openDatabase, type Database } from '../control/db/database.ts';
+import { reachDatabase } from '../control/db/reach-database.ts';
+import { assertUpToDate } from '../control/schema/migrate.ts';
+import { MASTER_KEY_NAME, openMasterKeys } from '../control/secrets/master-key.ts';
+import { SecretBox } from '../control/secrets/secret-box.ts';
+import { armFaults } from '../lib/fault-directory.ts';
+import { createLog } from '../lib/log.ts';
+import { lockDirectories } from '../lib/process/instance-lock.ts';
+import {
+  formatAddress,
+  parseAddress,
+  parseToken,
+  type HostAndPort,
+  type JoinToken,
+} from '../lib/protocol/join-protocol.ts';
+import { joinInstallation } from '../runner/identity/join-installation.ts';
+import { becomeServiceAccount } from '../service-account.ts';
+
+const MINUTE_MS = 60_000;
+const DEFAULT_MINUTES = 60;
+const MAX_MINUTES = 7 * 24 * 60;
+const HEADS = ['ID', 'STATE', 'ADDRESS', 'OWNER', 'EPOCH', 'REGION', 'JOINED'];
+
+/** Runs with the database of control, whether or not the service runs. */
+async function withDatabase(work: (db: Database, config: Config) => Promise<string>): Promise<string> {
+  const config = loadConfig();
+  becomeServiceAccount(config);
+  await using stack = new AsyncDisposableStack();
+  const log = createLog('runner-command', 'warn');
+  const connection = await reachDatabase(config.control, stack, log);
+  const db = stack.adopt(openDatabase(connection, log), (open) => open.destroy());
+  await assertUpToDate(db);
+  return await work(db, config);
+}
+
+async function token(args: string[]): Promise<string> {
+  const { values } = parseArgs({
+    args,
+    options: { runner: { type: 'string' }, minutes: { type: 'string', default: String(DEFAULT_MINUTES) } },
+  });
+  const minutes = /^\d{1,5}$/u.test(values.minutes) ? Number(values.minutes) : 0;
+  if (minutes < 1 || minutes > MAX_MINUTES)
+    throw new UsageError(`--minutes: "${values.minutes}" is not a whole number from 1 to ${MAX_MINUTES}`);
+  return withDatabase(async (db, { control }) => {
+    const { current, older } = openMasterKeys(join(control.dataDir, MASTER_KEY_NAME));
+    const authority = await ensureAuthority(db, new SecretBox(current, older));
+    const made = await makeToken(db, authority, { runnerId: values.runner, validMs: minutes * MINUTE_MS });
+    // Alone on the standard output, for scripts.
+    process.stderr.write(`${describeUse(control.internalListen, minutes)}\n`);
+    return made.reveal();
+  });
+}
+
+function describeUse(listen: HostAndPort | undefined, minutes: number): string {
+  const url = listen === undefined ? 'https://<control:port>' : `https://${formatAddress(listen)}`;
+  const missing =
+    listen === undefined
+      ? ' COPPICE_INTERNAL_LISTEN is not set here: no runner can join through this control until it is.'
+      : '';
+  return `Valid once, for ${minutes} min. On the machine of the runner: coppice admin runner join ${url} --token …${missing}`;
+}
+
+async function list(args: string[]): Promise<string> {
+  const { values } = parseArgs({ args, options: { json: { type: 'boolean' } } });
+  return withDatabase(async (db) => {
+    const runners = await listRunners(db);
+    return values.json === true ? JSON.stringify(runners.map(toJson), undefined, 2) : formatTable(runners);
+  });
+}
+
+async function revoke(args: string[]): Promise<string> {
+  const { positionals } = parseArgs({ args, options: {}, allowPositionals: true });
+  const [id] = positionals;
+  if (id === undefined || positionals.length > 1)
+    throw new UsageError('name one runner: coppice admin runner revoke runner-…');
+  return withDatabase(async (db) => {
+    await revokeRunner(db, id);
+    return `${id} is revoked for good: no control connects to it. Stop its service, and delete its data directory to use the machine again.`;
+  });
+}
+
+async function joinOne(args: string[]): Promise<string> {
+  const { values, positionals } = parseArgs({
+    args,
+    options: { token: { type: 'string' }, address: { type: 'string' } },
+    allowPositionals: true,
+  });
+  const [url] = positionals;
+  if (url === undefined || positionals.length > 1)
+    throw new UsageError(
+      'name one control: coppice admin runner join https://<control:port> --token <token>',
+    );
+  const control = readControl(url);
+  const read = await readToken(values.token);
+  const address = values.address === undefined ? undefined : readAddress(values.address);
+  const { runner, faultDir } = loadConfig();
+  armFaults(faultDir);
+  const { dataDir, listen } = runner;
+  if (listen === undefined)
+    throw new ConfigError(
+      'COPPICE_RUNNER_LISTEN is not set: set it to the address:port of this machine at which controls reach it, such as ' +
+        '10.0.0.5:9443, in the settings of the service',
+    );
+  await using _ = await lockDirectories('runner', runner);
+  const log = createLog('runner-command', 'warn');
+  const record = await joinInstallation({ dataDir, control, token: read, listen, address, log });
+  return `${record.runner_id} has joined: controls reach it at ${record.address}. Start the service of this machine.`;
+}
+
+function readControl(text: string): HostAndPort {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const place = url === undefined ? undefined : parseAddress(`${url.hostname}:${url.port || '443'}`);
+  const isPlain =
+    url?.pathname === '/' && url.search === '' && url.username === '' && url.protocol === 'https:';
+  if (place !== undefined && isPlain) return place;
+  throw new UsageError(`"${text}" is not the URL of a control, such as https://10.0.0.1:9444`);
+}
+
+/** `-` reads the token from the standard input, so that no list of processes shows it. */
+async function readToken(given: string | undefined): Promise<JoinToken> {
+  if (given === undefined)
+    throw new UsageError(
+      '--token is missing: "coppice admin runner token" on the machine of a control makes one',
+    );
+  const found = parseToken((given === '-' ? await text(process.stdin) : given).trim());
+  if (found !== undefined) return found;
+  throw new UsageError(
+    '--token: is malformed or incomplete; a token looks like cjt_<43 characters>.<64 hex digits>',
+  );
+}
+
+function readAddress(given: string): HostAndPort {
+  const place = parseAddress(given);
+  if (place !== undefined) return place;
+  throw new UsageError(`--address: "${given}" is not host:port, such as 10.0.0.5:9443`);
+}
+
+function stateOf({ revokedAt, address }: ListedRunner): string {
+  if (revokedAt !== null) return 'revoked';
+  return address === null ? 'local' : 'joined';
+}
+
+function toJson(runner: ListedRunner): object {
+  const { id, region, address, owner, epoch, joinedAt, revokedAt } = runner;
+  const shown = (at: number | null) => (at === null ? null : new Date(at).toISOString());
+  return {
+    id,
+    state: stateOf(runner),
+    region,
+    address,
+    owner,
+    epoch,
+    joined_at: shown(joinedAt),
+    revoked_at: shown(revokedAt),
+  };
+}
+
+function formatTable(runners: readonly ListedRunner[]): string {
+  const rows = runners.map((runner) => [
+    runner.id,
+    stateOf(runner),
+    runner.address ?? '-',
+    runner.owner ?? '-',
+    String(runner.epoch),
+    runner.region,
+    runner.joinedAt === null ? '-' : new Date(runner.joinedAt).toISOString(),
+  ]);
+  const widths = HEADS.map((head, column) =>
+    Math.max(head.length, ...rows.map((row) => row[column]?.length ?? 0)),
+  );
+  return [HEADS, ...rows]
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
+}
+
+async function main(): Promise<void> {
+  const [verb, ...args] = process.argv.slice(2);
+  const run = { join: joinOne, token, list, revoke }[verb ?? ''];
+  if (run === undefined)
+    throw new UsageError(`unknown command "${verb ?? ''}": expected join, token, list or revoke`);
+  process.stdout.write(`${await run(args)}\n`);
+}
+
+await runCommand('coppice admin runner', main);
