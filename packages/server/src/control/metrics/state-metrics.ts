@@ -1,7 +1,7 @@
 /** Measures what control holds at the moment of a scrape. */
 import { Gauge, type Registry } from 'prom-client';
 import type { SandboxState } from '@coppice/contract';
-import { LIVE_STATES } from '../sandbox/record/live-list.ts';
+import { LIVE_STATES } from '../sandbox/record/live-states.ts';
 
 export interface ControlState {
   countSandboxes: () => ReadonlyMap<SandboxState, number>;

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { parseCursor } from '../../requests/cursor.ts';
-import { LIVE_STATES } from '../../../sandbox/record/live-list.ts';
+import { LIVE_STATES } from '../../../sandbox/record/live-states.ts';
 import { parseLabels } from '../../requests/label-filter.ts';
 import { sendPage } from '../../requests/page.ts';
 import type { HttpParts } from '../../parts.ts';
