@@ -14,10 +14,17 @@ import { AppError } from '@coppice/contract';
 import { toAddressBlock } from './address-block.ts';
 import { AttemptLimiter } from './attempt-limiter.ts';
 import type { Credential } from './authenticator.ts';
+import type { Share } from '../limits/share.ts';
 
 const WINDOW_MS = 60_000;
 const GOOD_FOR_MS = 3_600_000;
 const MAX_GOOD = 50_000;
+
+export interface KeyGuessesOptions {
+  failuresPerMinute: number;
+  share: Share;
+  now?: () => number;
+}
 
 export class KeyGuesses {
   readonly #failures: AttemptLimiter;
@@ -25,9 +32,9 @@ export class KeyGuesses {
   /** Digests of credentials and the time when each was last valid, oldest first. */
   readonly #good = new Map<string, number>();
 
-  constructor(failuresPerMinute: number, now: () => number = Date.now) {
+  constructor({ failuresPerMinute: limit, share, now = Date.now }: KeyGuessesOptions) {
     const what = 'wrong API keys from your address';
-    this.#failures = new AttemptLimiter({ what, limit: failuresPerMinute, windowMs: WINDOW_MS }, now);
+    this.#failures = new AttemptLimiter({ what, limit, share, windowMs: WINDOW_MS }, now);
     this.#now = now;
   }
 

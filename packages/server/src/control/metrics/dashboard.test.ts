@@ -41,7 +41,7 @@ async function scrapeAll(): Promise<string> {
   const log = pino({ level: 'silent' });
   const metrics = new ServiceMetrics({ version: '1', runner: { runner: async () => RUNNER_METRICS }, log });
   metrics.watch({
-    countSandboxes: () => new Map(),
+    countSandboxes: () => Promise.resolve(new Map()),
     openRequests: () => ({ all: 0, limited: 0, streams: 0 }),
     databasePool: () => ({ size: 0, idle: 0, waiting: 0 }),
   });

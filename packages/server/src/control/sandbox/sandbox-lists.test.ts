@@ -3,11 +3,10 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { SANDBOX_STATES, type SandboxRecord } from '@coppice/contract';
 import fc from 'fast-check';
-import { Kysely, PostgresDialect } from 'kysely';
-import pg from 'pg';
 import type { Database } from '../db/database.ts';
 import { insertTeam } from '../accounts/organizations/organization-store.ts';
 import { findDetachingOf } from '../disks/held-disk.ts';
+import { openExplaining } from '../testing/explaining-database.ts';
 import { insertEnded } from '../testing/many-ended.ts';
 import { insertHibernated } from '../testing/many-hibernated.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
@@ -15,7 +14,6 @@ import { ROW_COLUMNS } from './record/row-columns.ts';
 import { SandboxStore, type SandboxFilter } from './record/sandbox-store.ts';
 import type { SandboxRow } from './record/sandbox-tables.ts';
 import { LIVE_STATES } from './record/live-states.ts';
-import type { Tables } from '../schema/tables.ts';
 import { SandboxLists } from './sandbox-lists.ts';
 
 const ROWS = 60;
@@ -47,23 +45,6 @@ async function readRow(id: string): Promise<SandboxRow> {
 async function findAtOther(id: string): Promise<SandboxRecord | undefined> {
   const { organization_id } = await readRow(id);
   return openOther().find({ organizationId: organization_id, onlyTeamId: null }, id);
-}
-
-/** Opens the database so that the plan of each statement is noted before it runs. */
-function openExplaining(plans: string[]): Kysely<Tables> {
-  const pool = new pg.Pool(harness.connection);
-  const connect = async () => {
-    const client = await pool.connect();
-    const query = async (text: string, values: unknown[]): Promise<unknown> => {
-      const { rows } = await client.query<Record<string, string>>(`EXPLAIN ${text}`, values);
-      plans.push(rows.map((row) => row['QUERY PLAN']).join('\n'));
-      return client.query(text, values);
-    };
-    return { query, release: () => client.release() };
-  };
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the calls that the dialect makes
-  const explaining = { connect, end: () => pool.end() } as unknown as pg.Pool;
-  return new Kysely<Tables>({ dialect: new PostgresDialect({ pool: explaining }) });
 }
 
 const labelSets = [{}, { job: 'a' }, { job: 'b' }, { job: 'a', step: '1' }, { step: 'a' }];
@@ -179,7 +160,7 @@ test('lists and checks of names use an index, however many sandboxes there are',
   await insertHibernated(db, 5_000);
   await insertEnded(db, 20_000);
   const plans: string[] = [];
-  await using explaining = openExplaining(plans);
+  await using explaining = openExplaining(harness.connection, plans);
   const explained = new SandboxStore(explaining);
   const reach = { organizationId: row.organization_id, onlyTeamId: null };
   const filter = { reach, statuses: LIVE_STATES, labels: {}, limit: 101 };

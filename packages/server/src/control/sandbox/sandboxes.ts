@@ -8,7 +8,6 @@ import {
   type RestoreSandboxRequest,
   type SandboxRecord,
   type SandboxRequest,
-  type SandboxState,
   type SandboxTree,
 } from '@coppice/contract';
 import type { ForkedVms } from '../../lib/protocol/runner-protocol.ts';
@@ -219,13 +218,6 @@ export class Sandboxes {
     if ((await driver?.rollback.resolve(rollbackId)) === 'pending') return 'begun';
     const isDone = await this.#parts.audit.hasRollback(id, rollbackId);
     return isDone ? { status: 200, body: await this.get(reach, id) } : 'nothing';
-  }
-
-  /** Counts the sandboxes of all organizations that have not ended. */
-  countByState(): Map<SandboxState, number> {
-    const counts = new Map<SandboxState, number>();
-    for (const { row } of this.#drivers.list()) counts.set(row.status, (counts.get(row.status) ?? 0) + 1);
-    return counts;
   }
 
   /** Throws `not_found` if there is no such sandbox within reach. */

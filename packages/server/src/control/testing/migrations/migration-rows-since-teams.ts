@@ -431,7 +431,7 @@ const BUDGETS: Change = {
 const OWNERSHIP: Change = {
   columns: {
     sandboxes: { version: 0, runner_id: null, is_resuming: false },
-    idempotency_keys: { control_id: null },
+    idempotency_keys: { control_id: 'ctl1' },
   },
   adds: {
     used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
@@ -439,6 +439,15 @@ const OWNERSHIP: Change = {
       { id: 'ctl1', node_id: 'node1', version: '0.1.0', started_at: NOW, lease_until: NOW, is_fenced: true },
     ],
     runners: [{ id: `runner-${'1'.repeat(32)}`, region: 'us', owner: 'ctl1', epoch: 3 }],
+  },
+};
+
+const LIVE_COLUMNS: Change = {
+  columns: {
+    sandboxes: ({ status }) => ({
+      operation: status === 'running' ? 'snapshotting' : null,
+      is_in_use: status === 'running',
+    }),
   },
 };
 
@@ -464,4 +473,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0025_session_keys': SESSION_KEYS,
   '0026_budgets': BUDGETS,
   '0027_ownership': OWNERSHIP,
+  '0030_live_columns': LIVE_COLUMNS,
 };
