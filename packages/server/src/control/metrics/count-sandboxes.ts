@@ -18,9 +18,10 @@ export async function countSandboxes(db: Database, controlId: string): Promise<M
         SELECT runners.id FROM runners, this
         WHERE runners.owner = this.id
           OR (is_leading AND (runners.owner IS NULL OR runners.owner NOT IN (SELECT id FROM live))))
-    SELECT status, count(*) FROM sandboxes
-    WHERE ${IS_LIVE} AND (runner_id = ANY (ARRAY (SELECT id FROM counted))
-      OR (runner_id IS NULL AND (SELECT is_leading FROM this)))
+    SELECT status, count(*) FROM (
+      SELECT status FROM sandboxes WHERE ${IS_LIVE} AND runner_id = ANY (ARRAY (SELECT id FROM counted))
+      UNION ALL
+      SELECT status FROM sandboxes WHERE ${IS_LIVE} AND runner_id IS NULL AND (SELECT is_leading FROM this)) found
     GROUP BY status`.execute(db);
   return new Map(rows.map(({ status, count }) => [status, count]));
 }
