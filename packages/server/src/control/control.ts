@@ -238,7 +238,7 @@ interface AccessBase extends Pick<Storage, 'db' | 'masterKey' | 'organizationAud
 
 /** Everything that decides who may call, and how often. */
 function openAccess(
-  { region, signUp = 'invited' }: ControlConfig,
+  { region, regionAddresses = new Map(), signUp = 'invited' }: ControlConfig,
   { db, masterKey, organizationAudit: audit, controls, gate, limits, limitsOf, log }: AccessBase,
   stack: AsyncDisposableStack,
 ) {
@@ -253,7 +253,10 @@ function openAccess(
     tickets,
     usedTickets,
     fileLinks,
-    authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets, fileLinks })),
+    authenticate: authenticateWhile(
+      gate,
+      buildAuthenticator({ db, region, regionAddresses, tickets, fileLinks }),
+    ),
     keyGuesses: new KeyGuesses({ failuresPerMinute: limits.wrongKeysPerMinute, share }),
     keyEnds: stack.use(new KeyEnds(db, log)),
     keyUses: stack.use(new KeyUses({ db, sessions, log })),

@@ -14,6 +14,7 @@ import { AppError } from '@coppice/contract';
 import { toAddressBlock } from './address-block.ts';
 import { AttemptLimiter } from './attempt-limiter.ts';
 import type { Credential } from './authenticator.ts';
+import { isOtherRegion } from './other-region.ts';
 import type { Share } from '../limits/share.ts';
 
 const WINDOW_MS = 60_000;
@@ -51,7 +52,8 @@ export class KeyGuesses {
       this.#remember(digest);
       return result;
     } catch (error) {
-      if (error instanceof AppError && error.code === 'unauthorized') {
+      // That of another region is refused without a look-up.
+      if (error instanceof AppError && error.code === 'unauthorized' && !isOtherRegion(error)) {
         this.#good.delete(digest);
         this.#failures.add(block);
       }
