@@ -1,6 +1,17 @@
 import { z } from 'zod';
 import { isErrorCode, type ErrorCode } from './errors.ts';
 
+/** The region of an API key that belongs to another one. */
+export const KeyRegion = z.object({
+  name: z.string(),
+  base_url: z
+    .string()
+    .nullable()
+    .describe('Address of the service of that region; null if this service does not know it.'),
+});
+
+export type KeyRegion = z.infer<typeof KeyRegion>;
+
 /** Schema of every error answer. */
 export const ErrorAnswer = z
   .object({
@@ -12,6 +23,9 @@ export const ErrorAnswer = z
         .string()
         .optional()
         .describe('Id of the trace of the request; only if the service records traces.'),
+      region: KeyRegion.optional().describe(
+        'Only of `unauthorized`, for a key of another region: where it belongs. A client must not send the key there by itself.',
+      ),
     }),
   })
   .meta({ id: 'Error' });

@@ -179,7 +179,13 @@ export function isErrorCode(value: unknown): value is ErrorCode {
 
 /** Wire form of every error answer. */
 export interface ErrorBody {
-  error: { code: ErrorCode; message: string; request_id?: string; trace_id?: string };
+  error: {
+    code: ErrorCode;
+    message: string;
+    request_id?: string;
+    trace_id?: string;
+    region?: { name: string; base_url: string | null };
+  };
 }
 
 /**

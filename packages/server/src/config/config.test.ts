@@ -59,6 +59,13 @@ test('an invalid setting is refused, and the error names it', () => {
     ['COPPICE_LISTEN', 'everywhere'],
     ['COPPICE_LISTEN', '127.0.0.1:99999'],
     ['COPPICE_REGION', 'US!'],
+    ['COPPICE_REGIONS', 'https://eu.api.example.com'],
+    ['COPPICE_REGIONS', 'eu=eu.api.example.com'],
+    ['COPPICE_REGIONS', 'EU=https://eu.api.example.com'],
+    ['COPPICE_REGIONS', 'eu=http://eu.api.example.com'],
+    ['COPPICE_REGIONS', 'eu=https://user@eu.api.example.com'],
+    ['COPPICE_REGIONS', 'eu=https://eu.api.example.com?'],
+    ['COPPICE_REGIONS', 'eu=https://a.example.com,eu=https://b.example.com'],
     ['COPPICE_REGISTRY_MIRRORS', 'docker.io'],
     ['COPPICE_LOG_LEVEL', 'loud'],
     ['COPPICE_MEM_OVERCOMMIT', '0'],
@@ -167,6 +174,19 @@ test('every setting is in the reference documentation', () => {
   );
   for (const name of Object.keys(Settings.shape))
     assert.ok(reference.includes(`\`${name}\``), `${name} is not documented`);
+});
+
+test('the addresses of other regions are parsed from one line', () => {
+  const { regionAddresses } = load({
+    COPPICE_REGIONS:
+      'eu=https://eu.api.example.com/, us=https://us.api.example.com/cop, lab=http://127.0.0.1:8080',
+  }).control;
+  assert.deepEqual(Object.fromEntries(regionAddresses ?? []), {
+    eu: 'https://eu.api.example.com',
+    us: 'https://us.api.example.com/cop',
+    lab: 'http://127.0.0.1:8080',
+  });
+  assert.equal(load({}).control.regionAddresses?.size, 0);
 });
 
 test('an invalid bootstrap key is refused before anything starts', () => {

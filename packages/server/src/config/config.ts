@@ -74,6 +74,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
         ? {}
         : { internalListen: settings.COPPICE_INTERNAL_LISTEN }),
       region: settings.COPPICE_REGION,
+      regionAddresses: settings.COPPICE_REGIONS,
       dataDir: join(dataDir, 'control'),
       diskReserveMiB: settings.COPPICE_DISK_RESERVE_MIB,
       runDir: join(runDir, 'control'),

@@ -16,6 +16,7 @@ import { ConfigError } from './config-error.ts';
 import { CONFIGURATION_FILE, selectSettings } from './default-paths.mjs';
 import { EGRESS_SETTINGS } from './egress-settings.ts';
 import { EXPOSURE_SETTINGS } from './exposure-settings.ts';
+import { REGION_SETTINGS } from './region-settings.ts';
 import { WEBHOOK_SETTINGS } from './webhook-settings.ts';
 import { ObjectStoreSetting } from './object-store-setting.ts';
 import { TRACING_SETTINGS } from './tracing-settings.ts';
@@ -55,10 +56,7 @@ export const Settings = z.object({
   ...EXPOSURE_SETTINGS,
   COPPICE_INTERNAL_LISTEN: Listen.optional(),
   COPPICE_RUNNER_LISTEN: Listen.optional(),
-  COPPICE_REGION: z
-    .string()
-    .regex(/^[a-z]{2,8}$/u, 'must be 2–8 lowercase letters, such as us')
-    .default('us'),
+  ...REGION_SETTINGS,
   COPPICE_BOOTSTRAP_KEY: z.string().optional(),
   COPPICE_BOOTSTRAP_INVITATION: z
     .string()

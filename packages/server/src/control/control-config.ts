@@ -120,6 +120,8 @@ export interface ControlConfig {
   corsOrigins: readonly string[];
   /** Region segment of this service's API keys. */
   region: string;
+  /** Addresses of the services of other regions, by region, for callers whose key belongs there. */
+  regionAddresses?: ReadonlyMap<string, string>;
   /** Domain under which browsers see ports of sandboxes. */
   previewDomain: PreviewDomain;
   /** Absolute; holds `postgres/`. */

@@ -41,9 +41,12 @@ import { RequestForwarder } from './http/forwarding/request-forwarder.ts';
 import { findOwner, type Owner } from './ownership/owners.ts';
 import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
+import { shareLimit, shareLimits, type Share } from './limits/share.ts';
+import { countSandboxes } from './metrics/count-sandboxes.ts';
 import { ServiceMetrics } from './metrics/service-metrics.ts';
 import { ControlLease } from './ownership/control-lease.ts';
 import { RunnerClaims, type JoinedRunner } from './ownership/runner-claims.ts';
+import { ControlCount } from './ownership/control-count.ts';
 import { openNodeId } from './ownership/node-id.ts';
 import { PortForwarder } from './ports/forward.ts';
 import { PreviewOrigins } from './ports/preview-origins.ts';
@@ -55,7 +58,6 @@ import { SYSTEM_CLOCK, type Clock } from './time/clock.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/commands/output-budget.ts';
 import { Runners } from './runners/runners.ts';
-import type { Sandboxes } from './sandbox/sandboxes.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';
 import { NO_SITES, type Sites } from './static-site/sites.ts';
@@ -132,7 +134,7 @@ export async function startControl(
     { ...storage, runnerOf: live.runnerOf, ownAddress: () => new URL(address) },
     stack,
   );
-  if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
+  if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...access });
   const idempotency = new Idempotency(db, ownership.id, log);
   const purged = [idempotency, exposed.previews, access.accounts.sessions, access.usedTickets];
   purgeHourly([...purged, ...live.purged, ...storage.purged], stack, log);
@@ -254,6 +256,7 @@ interface Storage {
   lease: DatabaseLease;
   ownership: ControlLease;
   nodeId: string;
+  controls: ControlCount;
   databaseHealth: DatabaseHealth;
   secrets: SecretBox;
   organizationAudit: OrganizationAudit;
@@ -284,6 +287,7 @@ async function openStorage(
   const onPool = (opened: PoolCounts): void => void (pool = opened);
   const opened = openDatabase(connection, log, { assertUsable, guard, onPool });
   const db = stack.adopt(opened, (open) => open.destroy());
+  const controls = stack.use(await ControlCount.open({ db, log }));
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
   const secrets = new SecretBox(masterKey, older);
   const organizationAudit = new OrganizationAudit(secrets);
@@ -292,7 +296,7 @@ async function openStorage(
   const { webhooks } = sending;
   const purged = [events.store, sending.purged];
   const records = { db, events, webhooks, organizationAudit };
-  return { ...records, purged, lease, ownership, nodeId, databaseHealth, secrets, masterKey, pool };
+  return { ...records, purged, lease, ownership, controls, nodeId, databaseHealth, secrets, masterKey, pool };
 }
 
 interface RegisterBase {
@@ -328,7 +332,7 @@ async function registerControl(
   };
 }
 
-interface AccessBase extends Pick<Storage, 'db' | 'masterKey' | 'organizationAudit'> {
+interface AccessBase extends Pick<Storage, 'db' | 'masterKey' | 'organizationAudit' | 'controls'> {
   gate: Gate;
   limits: ControlLimits;
   limitsOf: LimitsOf;
@@ -337,27 +341,32 @@ interface AccessBase extends Pick<Storage, 'db' | 'masterKey' | 'organizationAud
 
 /** Everything that decides who may call, and how often. */
 function openAccess(
-  { region, signUp = 'invited' }: ControlConfig,
-  { db, masterKey, organizationAudit: audit, gate, limits, limitsOf, log }: AccessBase,
+  { region, regionAddresses = new Map(), signUp = 'invited' }: ControlConfig,
+  { db, masterKey, organizationAudit: audit, controls, gate, limits, limitsOf, log }: AccessBase,
   stack: AsyncDisposableStack,
 ) {
+  const share: Share = (limit) => shareLimit(limit, controls.now);
+  const ownLimitsOf = shareLimits(limitsOf, share);
   const usedTickets = new UsedTickets(db);
   const tickets = new Tickets(masterKey, usedTickets);
   const fileLinks = new FileLinks(masterKey);
-  const accounts = buildAccounts({ db, region, signUp, audit, log }, stack);
+  const accounts = buildAccounts({ db, region, signUp, audit, share, log }, stack);
   const { sessions } = accounts;
   return {
     tickets,
     usedTickets,
     fileLinks,
-    authenticate: authenticateWhile(gate, buildAuthenticator({ db, region, tickets, fileLinks })),
-    keyGuesses: new KeyGuesses(limits.wrongKeysPerMinute),
+    authenticate: authenticateWhile(
+      gate,
+      buildAuthenticator({ db, region, regionAddresses, tickets, fileLinks }),
+    ),
+    keyGuesses: new KeyGuesses({ failuresPerMinute: limits.wrongKeysPerMinute, share }),
     keyEnds: stack.use(new KeyEnds(db, log)),
     keyUses: stack.use(new KeyUses({ db, sessions, log })),
     sessionKeys: new SessionKeys({ db, region, masterKey }),
     accounts,
-    openRequests: new OpenRequests(limitsOf),
-    rateLimiter: new RateLimiter(limitsOf),
+    openRequests: new OpenRequests(ownLimitsOf, share),
+    rateLimiter: new RateLimiter(ownLimitsOf),
   };
 }
 
@@ -382,10 +391,15 @@ function openPorts(
 
 function watchState(
   metrics: ServiceMetrics,
-  { sandboxes, openRequests, pool }: { sandboxes: Sandboxes; openRequests: OpenRequests; pool: PoolCounts },
+  {
+    db,
+    ownership,
+    openRequests,
+    pool,
+  }: Pick<Storage, 'db' | 'ownership' | 'pool'> & { openRequests: OpenRequests },
 ): void {
   metrics.watch({
-    countSandboxes: () => sandboxes.countByState(),
+    countSandboxes: () => countSandboxes(db, ownership.id),
     openRequests: () => openRequests.counts,
     databasePool: () => ({ size: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
   });

@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import type { Database } from '../db/database.ts';
+import type { Share } from '../limits/share.ts';
 import { Access } from './organizations/access.ts';
 import { Invitations } from './organizations/invitations.ts';
 import { FailedSignIns } from './sign-in/failed-sign-ins.ts';
@@ -29,18 +30,19 @@ export interface AccountsOptions {
   region: string;
   signUp: SignUpMode;
   audit: OrganizationAudit;
+  share: Share;
   log: Pick<Logger, 'warn'>;
   now?: () => number;
 }
 
 /** Use the stack of the service: entries of failed sign-ins may still be written when it stops. */
 export function buildAccounts(
-  { db, region, signUp, audit, log, now = Date.now }: AccountsOptions,
+  { db, region, signUp, audit, share, log, now = Date.now }: AccountsOptions,
   stack: AsyncDisposableStack,
 ): Accounts {
   const organizations = new Organizations({ db, region, signUp, audit });
   const invitations = new Invitations({ db, audit, now });
-  const limits = new SignInLimits(now);
+  const limits = new SignInLimits(now, share);
   const failures = stack.use(new FailedSignIns({ db, audit, log, now }));
   return {
     people: new People({ db, signUp, limits, audit, failures, organizations, invitations }),

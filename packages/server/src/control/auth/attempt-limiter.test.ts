@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
+import { shareLimit } from '../limits/share.ts';
 import { AttemptLimiter } from './attempt-limiter.ts';
 
-function build(limit: number) {
+function build(limit: number, controls = 1) {
   const clock = { now: 1_000_000 };
-  const limiter = new AttemptLimiter({ what: 'tries', limit, windowMs: 60_000 }, () => clock.now);
+  const limiter = new AttemptLimiter(
+    { what: 'tries', limit, share: (whole) => shareLimit(whole, controls), windowMs: 60_000 },
+    () => clock.now,
+  );
   return { clock, limiter };
 }
 
@@ -45,4 +49,21 @@ test('only a bounded number of names is remembered: the newest', () => {
   for (let name = 0; name < 100_000; name += 1) limiter.take(`name ${name}`);
   limiter.take('first');
   assert.throws(() => limiter.take('name 99999'));
+});
+
+test('each of several controls grants its share of the attempts', () => {
+  const limiters = [build(7, 3).limiter, build(7, 3).limiter, build(7, 3).limiter];
+  const granted = limiters.map((limiter) => {
+    let count = 0;
+    for (let attempt = 0; attempt < 7; attempt += 1) {
+      try {
+        limiter.take('a');
+        count += 1;
+      } catch (error) {
+        assert.ok(error instanceof AppError && error.code === 'rate_limited');
+      }
+    }
+    return count;
+  });
+  assert.deepEqual(granted, [2, 2, 2]);
 });

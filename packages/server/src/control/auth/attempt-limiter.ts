@@ -1,4 +1,5 @@
 import { AppError } from '@coppice/contract';
+import type { Share } from '../limits/share.ts';
 
 /** Limit of remembered names; beyond it the oldest is forgotten. */
 const MAX_NAMES = 100_000;
@@ -7,6 +8,8 @@ export interface AttemptLimit {
   /** Plural noun for the attempts, for the message. */
   what: string;
   limit: number;
+  /** Of the limit, which all controls enforce together. */
+  share: Share;
   windowMs: number;
 }
 
@@ -28,9 +31,9 @@ export class AttemptLimiter {
 
   /** Throws `rate_limited` after too many attempts. */
   assertBelow(name: string): void {
-    const { what, limit } = this.#options;
+    const { what, limit, share } = this.#options;
     const count = this.#find(name);
-    if (count === undefined || count.attempts < limit) return;
+    if (count === undefined || count.attempts < share(limit)) return;
     const retryAfterS = Math.max(1, Math.ceil((count.endsAt - this.#now()) / 1000));
     throw new AppError('rate_limited', `too many ${what}; try again in ${retryAfterS} s`, {
       details: { retryAfterS },

@@ -7,6 +7,7 @@ import type { Database } from '../db/database.ts';
 import { findActiveKey, findActiveKeyById, type ActiveKey } from './api-key-store.ts';
 import { hashApiKey } from './hash-api-key.ts';
 import type { FileLinks } from './file-links.ts';
+import { assertOwnRegion, type RegionsOfKeys } from './other-region.ts';
 import type { Tickets } from './tickets.ts';
 
 /** The owner and rights that a request acts with. */
@@ -30,16 +31,15 @@ export type Credential =
 
 export type Authenticate = (credential: Credential) => Promise<Principal>;
 
-export interface AuthenticatorParts {
+export interface AuthenticatorParts extends RegionsOfKeys {
   db: Database;
-  region: string;
   tickets: Tickets;
   fileLinks: FileLinks;
 }
 
 /** Returns a function that rejects with `unauthorized` for every key that is not an active one of this region. */
-export function buildAuthenticator({ db, region, tickets, fileLinks }: AuthenticatorParts): Authenticate {
-  const byKey = buildKeyAuthenticator(db, region);
+export function buildAuthenticator({ db, tickets, fileLinks, ...regions }: AuthenticatorParts): Authenticate {
+  const byKey = buildKeyAuthenticator(db, regions);
   return async (credential) => {
     if ('authorization' in credential) return byKey(credential.authorization);
     const isLink = 'link' in credential;
@@ -57,7 +57,7 @@ export function buildAuthenticator({ db, region, tickets, fileLinks }: Authentic
 
 function buildKeyAuthenticator(
   db: Database,
-  region: string,
+  regions: RegionsOfKeys,
 ): (authorization: string | undefined) => Promise<Principal> {
   return async (authorization) => {
     const key = parseBearer(authorization);
@@ -68,12 +68,7 @@ function buildKeyAuthenticator(
         'the API key is malformed: it looks like cop_live_<region>_<40 characters>',
       );
     }
-    if (parts.region !== region) {
-      throw new AppError(
-        'unauthorized',
-        `this API key belongs to region "${parts.region}", this service is region "${region}"; use the service of "${parts.region}"`,
-      );
-    }
+    assertOwnRegion(parts.region, regions);
     const sha256 = hashApiKey(key);
     const stored = await findActiveKey(db, sha256);
     // The index found the key by its hash; the comparison itself must take the same time wherever two hashes differ.

@@ -7,7 +7,7 @@ const HOUR_MS = 3_600_000;
 
 function build() {
   const clock = { now: 0 };
-  const guesses = new KeyGuesses(3, () => clock.now);
+  const guesses = new KeyGuesses({ failuresPerMinute: 3, share: (limit) => limit, now: () => clock.now });
   const good = new Set(['Bearer good']);
   let lookUps = 0;
   const ask = async (authorization: string | undefined, address = '192.0.2.1') => {

@@ -14,10 +14,18 @@ import { AppError } from '@coppice/contract';
 import { toAddressBlock } from './address-block.ts';
 import { AttemptLimiter } from './attempt-limiter.ts';
 import type { Credential } from './authenticator.ts';
+import { isOtherRegion } from './other-region.ts';
+import type { Share } from '../limits/share.ts';
 
 const WINDOW_MS = 60_000;
 const GOOD_FOR_MS = 3_600_000;
 const MAX_GOOD = 50_000;
+
+export interface KeyGuessesOptions {
+  failuresPerMinute: number;
+  share: Share;
+  now?: () => number;
+}
 
 export class KeyGuesses {
   readonly #failures: AttemptLimiter;
@@ -25,9 +33,9 @@ export class KeyGuesses {
   /** Digests of credentials and the time when each was last valid, oldest first. */
   readonly #good = new Map<string, number>();
 
-  constructor(failuresPerMinute: number, now: () => number = Date.now) {
+  constructor({ failuresPerMinute: limit, share, now = Date.now }: KeyGuessesOptions) {
     const what = 'wrong API keys from your address';
-    this.#failures = new AttemptLimiter({ what, limit: failuresPerMinute, windowMs: WINDOW_MS }, now);
+    this.#failures = new AttemptLimiter({ what, limit, share, windowMs: WINDOW_MS }, now);
     this.#now = now;
   }
 
@@ -44,7 +52,8 @@ export class KeyGuesses {
       this.#remember(digest);
       return result;
     } catch (error) {
-      if (error instanceof AppError && error.code === 'unauthorized') {
+      // That of another region is refused without a look-up.
+      if (error instanceof AppError && error.code === 'unauthorized' && !isOtherRegion(error)) {
         this.#good.delete(digest);
         this.#failures.add(block);
       }

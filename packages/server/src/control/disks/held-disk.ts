@@ -111,3 +111,22 @@ export async function listDetaching(db: Database): Promise<DetachingRow[]> {
     .execute();
   return rows.flatMap(({ sandbox_id, ...row }) => (sandbox_id === null ? [] : [{ ...row, sandbox_id }]));
 }
+
+/** Returns the state, as last seen, of disks that are being detached from these sandboxes, by sandbox. */
+export async function findDetachingOf(
+  db: Database,
+  sandboxIds: readonly string[],
+): Promise<Map<string, { dirtyBytes: number; waitsFor: string | null }>> {
+  if (sandboxIds.length === 0) return new Map();
+  const rows = await db
+    .selectFrom('disks')
+    .select(['sandbox_id', 'dirty_bytes', 'waits_for'])
+    .where('sandbox_id', 'in', [...sandboxIds])
+    .where('attachment', '=', 'detaching')
+    .execute();
+  return new Map(
+    rows.flatMap(({ sandbox_id: id, dirty_bytes: dirtyBytes, waits_for: waitsFor }) =>
+      id === null ? [] : [[id, { dirtyBytes, waitsFor }] as const],
+    ),
+  );
+}

@@ -15,7 +15,7 @@ import { checkDiskQuota } from './disk-quota.ts';
 import type { DiskStore, NamedDiskRow } from './disk-store.ts';
 import { addressOf, type DiskWork } from './disk-work.ts';
 import type { Detaching, Detachments } from './detachments.ts';
-import { takeAgain } from './held-disk.ts';
+import { findDetachingOf, takeAgain } from './held-disk.ts';
 import { enterDiskStep } from './steps.ts';
 
 /** The columns of a sandbox that name its disk. */
@@ -60,6 +60,7 @@ interface ForkForSandboxes {
 export interface SandboxDisksParts {
   work: DiskWork;
   detachments: Detachments;
+  db: Database;
   detachDeadlineMs: number;
 }
 
@@ -214,6 +215,21 @@ export class SandboxDisks {
   /** Returns what is known of a disk that the sandbox no longer uses, while it is not free yet. */
   findDetaching(sandboxId: string): Detaching | undefined {
     return this.#parts.detachments.find(sandboxId);
+  }
+
+  /** Like {@link findDetaching}, also for sandboxes of other controls, from SQL. Returns those that are known, by sandbox. */
+  async listDetaching(sandboxIds: readonly string[]): Promise<Map<string, Detaching>> {
+    const { detachments, db } = this.#parts;
+    const found = new Map<string, Detaching>();
+    for (const id of sandboxIds) {
+      const own = detachments.find(id);
+      if (own !== undefined) found.set(id, own);
+    }
+    const others = await findDetachingOf(
+      db,
+      sandboxIds.filter((id) => !found.has(id)),
+    );
+    return new Map([...others, ...found]);
   }
 
   /** Resolves when the disk of a sandbox that has ended is free, or after a while. */

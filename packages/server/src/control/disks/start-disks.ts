@@ -29,5 +29,5 @@ export async function startDisks(
   );
   const keeper = stack.use(new DiskKeeper({ work, disks, snapshots, detachments, clock, intervalMs, log }));
   await keeper.start();
-  return { disks, snapshots, sandboxDisks: new SandboxDisks({ work, detachments, detachDeadlineMs }) };
+  return { disks, snapshots, sandboxDisks: new SandboxDisks({ work, detachments, db, detachDeadlineMs }) };
 }

@@ -22,7 +22,7 @@ const MAX_BATCH = 1_000;
  * rate at which guests can make them, pending refusals would pile up.
  */
 const MAX_REFUSALS = 10_000;
-/** Finds events whose writers did not wake the loop. */
+/** Finds events whose writers did not wake the loop, and those that another control has numbered. */
 const POLL_MS = 1_000;
 /** A sandbox has one event of refused connections in this time. */
 const REFUSALS_MS = 1_000;
@@ -46,6 +46,8 @@ export class EventSequencer implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #watchers = new Map<string, Set<() => void>>();
   readonly #news = new WakeSignal();
+  /** Watchers know of all events up to this id; undefined while there are none. */
+  #toldThrough: number | undefined;
   /** Sandboxes whose refusals wait, and until when, in milliseconds of the process. */
   readonly #held = new Map<string, number>();
   #loop: Promise<void> = Promise.resolve();
@@ -87,6 +89,7 @@ export class EventSequencer implements AsyncDisposable {
       this.#news.reset();
       try {
         if (await this.#numberSome()) continue;
+        await this.#tellOfOthers();
       } catch (error) {
         this.#parts.log.warn({ err: error }, 'events get their ids later; control tries again');
         // The answer to a commit may be lost.
@@ -117,7 +120,26 @@ export class EventSequencer implements AsyncDisposable {
         this.#held.set(sandbox_id, performance.now() + REFUSALS_MS);
     this.#parts.subscriber?.committed();
     for (const id of new Set(numbered.map((row) => row.organization_id))) tell(this.#watchers.get(id));
+    const [first, last] = [numbered.at(0), numbered.at(-1)];
+    if (last !== undefined && first?.id === (this.#toldThrough ?? NaN) + 1) this.#toldThrough = last.id;
     return numbered.length > 0;
+  }
+
+  /** Wakes the watchers of organizations whose events another control has numbered. */
+  async #tellOfOthers(): Promise<void> {
+    if (this.#watchers.size === 0) {
+      this.#toldThrough = undefined;
+      return;
+    }
+    const { db } = this.#parts;
+    const counter = await db.selectFrom('event_counter').select('last_id').executeTakeFirst();
+    const [from, lastId] = [this.#toldThrough, counter?.last_id ?? 0];
+    // What was numbered before the first look may be unknown to a watcher that came before.
+    if (from === undefined) for (const watchers of this.#watchers.values()) tell(watchers);
+    else if (from < lastId)
+      for (const id of await listOrganizations(db, from, [...this.#watchers.keys()]))
+        tell(this.#watchers.get(id));
+    this.#toldThrough = lastId;
   }
 
   async #move(transaction: Database, held: readonly string[]): Promise<EventRow[]> {
@@ -141,6 +163,18 @@ export class EventSequencer implements AsyncDisposable {
 
 function tell(watchers: ReadonlySet<() => void> = new Set()): void {
   for (const listener of watchers) listener();
+}
+
+/** Returns those of the organizations that have events after an id. */
+async function listOrganizations(db: Database, after: number, among: readonly string[]): Promise<string[]> {
+  const rows = await db
+    .selectFrom('events')
+    .select('organization_id')
+    .distinct()
+    .where('id', '>', after)
+    .where(sql<boolean>`organization_id = ANY(${[...among]}::text[])`)
+    .execute();
+  return rows.map((row) => row.organization_id);
 }
 
 /** Locks the counter until the end of the transaction, and returns the last id. */

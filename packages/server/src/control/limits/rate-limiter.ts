@@ -1,6 +1,6 @@
 /**
  * Limits the request rate of each organization by a token bucket that fills evenly. Each request takes one token.
- * Buckets are in memory, as only one control works on a database; a restart fills all of them.
+ * Buckets are in the memory of each control, whose limits are its share (share.ts); a restart fills all of them.
  */
 import type { LimitsOf } from './organization-limits.ts';
 

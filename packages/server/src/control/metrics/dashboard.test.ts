@@ -44,7 +44,7 @@ async function scrapeAll(): Promise<string> {
   const runners = { any: () => runner } as unknown as Runners;
   const metrics = new ServiceMetrics({ version: '1', runners, log });
   metrics.watch({
-    countSandboxes: () => new Map(),
+    countSandboxes: () => Promise.resolve(new Map()),
     openRequests: () => ({ all: 0, limited: 0, streams: 0 }),
     databasePool: () => ({ size: 0, idle: 0, waiting: 0 }),
   });

@@ -43,7 +43,7 @@ export class ServiceMetrics {
 
   /** Adds what control holds, and the usual metrics of its process. Once, when its parts exist. */
   watch(state: ControlState): void {
-    addStateMetrics(this.#registry, state);
+    addStateMetrics(this.#registry, state, this.#log);
     collectDefaultMetrics({ register: this.#registry });
   }
 

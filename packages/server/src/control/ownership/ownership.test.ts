@@ -5,9 +5,10 @@ import { sql } from 'kysely';
 import { pino } from 'pino';
 import type { Database } from '../db/database.ts';
 import { newId } from '../../lib/new-id.ts';
-import { startHarness, type ControlHarness } from '../testing/control-harness.ts';
+import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 import { DATABASE_NOW } from './database-time.ts';
 import { ControlLease } from './control-lease.ts';
+import { ControlCount } from './control-count.ts';
 import { RunnerClaims } from './runner-claims.ts';
 
 const log = pino({ level: 'silent' });
@@ -99,4 +100,19 @@ test('a lease that cannot be renewed ends here before it ends in SQL', async () 
   assert.equal(short.isHeld, false);
   assert.throws(() => short.assertHeld(), { code: '57P03' });
   await short[Symbol.asyncDispose]();
+});
+
+test('each control learns within moments how many there are', async () => {
+  await sql`DELETE FROM controls`.execute(db);
+  await using first = await register();
+  await using controls = await ControlCount.open({ db, log, readEveryMs: 20 });
+  assert.equal(controls.now, 1);
+  const second = await register();
+  await using third = await register();
+  await waitFor('the others', () => controls.now === 3);
+  await second[Symbol.asyncDispose]();
+  await waitFor('the end of one', () => controls.now === 2);
+  await endLease(third);
+  await waitFor('the end of a lease', () => controls.now === 1);
+  assert.equal(first.isHeld, true);
 });

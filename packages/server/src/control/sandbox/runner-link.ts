@@ -29,7 +29,7 @@ import type { EgressNotes } from '../egress/egress-notes.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
 import { EventAcknowledger } from './event-acknowledger.ts';
 import type { SandboxDriver } from './live/sandbox-driver.ts';
-import type { SandboxStore } from './record/sandbox-store.ts';
+import type { Heartbeat as SandboxBeat, SandboxStore } from './record/sandbox-store.ts';
 
 const RECONNECT_DELAY_MS = 250;
 
@@ -292,6 +292,7 @@ function toView(driver: SandboxDriver): View {
   return { driver, status: driver.row.status, revision: driver.revision };
 }
 
-function toHeartbeat(driver: SandboxDriver): { id: string; lastActiveAt: number } {
-  return { id: driver.row.id, lastActiveAt: driver.live.lastActiveAt };
+function toHeartbeat({ row, live }: SandboxDriver): SandboxBeat {
+  const { lastActiveAt, isInUse, operations } = live;
+  return { id: row.id, lastActiveAt, isInUse, operation: operations.current };
 }

@@ -1,4 +1,4 @@
-/** Sandboxes of each organization: live ones through their drivers, ended ones from SQL. */
+/** Sandboxes of each organization: live ones of this control through their drivers, others from SQL. */
 import {
   AppError,
   isFinal,
@@ -9,7 +9,6 @@ import {
   type RestoreSandboxRequest,
   type SandboxRecord,
   type SandboxRequest,
-  type SandboxState,
   type SandboxTree,
 } from '@coppice/contract';
 import type { ForkedVms } from '../../lib/protocol/runner-protocol.ts';
@@ -34,13 +33,12 @@ import { bootChildren, readFork, type ForkedChild } from './forking.ts';
 import type { Subject } from './idempotency.ts';
 import { listChildIds } from './record/ids.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
-import { asksForLive, listLive } from './record/live-list.ts';
 import { buildChildRow, buildCreatedRow, buildRestoredRow } from './record/new-row.ts';
-import { buildRecord, type RecordRow } from './record/record.ts';
 import { buildRefusal } from './record/refusal.ts';
 import { enterRecordStep } from './record/steps.ts';
 import type { SandboxDriver } from './live/sandbox-driver.ts';
 import type { SandboxFilter, SandboxStore } from './record/sandbox-store.ts';
+import { SandboxLists, type ListedSandboxes } from './sandbox-lists.ts';
 
 export interface SandboxesParts {
   drivers: LiveDrivers;
@@ -104,12 +102,14 @@ export class Sandboxes {
   readonly #store: SandboxStore;
   readonly #runners: Runners;
   readonly #drivers: LiveDrivers;
+  readonly #lists: SandboxLists;
 
   constructor(parts: SandboxesParts) {
     this.#parts = parts;
     this.#store = parts.store;
     this.#runners = parts.runners;
     this.#drivers = parts.drivers;
+    this.#lists = new SandboxLists(parts);
   }
 
   /** Resolves when a first command can run. A create that fails leaves only a `failed` record. */
@@ -125,7 +125,7 @@ export class Sandboxes {
     const reference = parseImageReference(image);
     const login = await this.#parts.registries.findLogin(organizationId, reference);
     // Before credit, quota and capacity: a caller that asks for a name must learn that its sandbox exists.
-    this.#drivers.checkName(owner, request.name);
+    if (request.name !== undefined) await this.#store.assertNameFree(owner.teamId, request.name);
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(organizationId);
     const { vcpus, mem_mib, disk_mib } = request;
@@ -226,13 +226,6 @@ export class Sandboxes {
     return isDone ? { status: 200, body: await this.get(reach, id) } : 'nothing';
   }
 
-  /** Counts the sandboxes of all organizations that have not ended. */
-  countByState(): Map<SandboxState, number> {
-    const counts = new Map<SandboxState, number>();
-    for (const { row } of this.#drivers.list()) counts.set(row.status, (counts.get(row.status) ?? 0) + 1);
-    return counts;
-  }
-
   /** Throws `not_found` if there is no such sandbox within reach. */
   async getTree(reach: Reach, id: string): Promise<SandboxTree> {
     const tree = SANDBOX_ID.test(id) ? await this.#parts.family.findTree(reach, id) : undefined;
@@ -250,8 +243,7 @@ export class Sandboxes {
   async find(reach: Reach, id: string): Promise<SandboxRecord | undefined> {
     const driver = this.#drivers.findWithin(reach, id);
     if (driver !== undefined) return driver.record;
-    const row = SANDBOX_ID.test(id) ? await this.#store.find(reach, id) : undefined;
-    return row && this.#show(row);
+    return SANDBOX_ID.test(id) ? this.#lists.find(reach, id) : undefined;
   }
 
   /** Returns the outcome of a create or a restore, for its Idempotency-Key. */
@@ -264,9 +256,8 @@ export class Sandboxes {
   /** Returns the outcome of a fork, in the order of its children. */
   async findFork({ reach, forkId, count }: ForkSandbox): Promise<'nothing' | 'begun' | ForkedChild[]> {
     const ids = listChildIds(forkId, count);
-    const rows = new Map((await this.#store.findAll(reach, ids)).map((row) => [row.id, row]));
-    const children = ids.map((id) => rows.get(id));
-    return readFork(children.map((row) => row && this.#show(row)));
+    const records = await this.#lists.findAll(reach, ids);
+    return readFork(ids.map((child) => records.get(child)));
   }
 
   /**
@@ -276,23 +267,14 @@ export class Sandboxes {
   async getDriver(reach: Reach, id: string, request: SandboxRequest = 'use'): Promise<SandboxDriver> {
     const driver = this.#drivers.findWithin(reach, id);
     if (driver !== undefined) return driver;
-    const row = SANDBOX_ID.test(id) ? await this.#store.find(reach, id) : undefined;
-    if (row === undefined) throw notFound(id);
-    if (!isFinal(row.status)) this.#runners.get(row.runner_id);
-    throw buildRefusal(request, this.#show(row));
+    const record = await this.get(reach, id);
+    if (!isFinal(record.status)) this.#runners.get((await this.#store.get(id)).runner_id);
+    throw buildRefusal(request, record);
   }
 
-  async list(filter: SandboxFilter): Promise<{ records: SandboxRecord[]; createdAt: number[] }> {
-    const rows = asksForLive(filter)
-      ? listLive(
-          this.#drivers.listOf(filter.reach.organizationId).map(({ row }) => row),
-          filter,
-        )
-      : await this.#store.list(filter);
-    return {
-      records: rows.map((row) => this.#show(row)),
-      createdAt: rows.map((row) => row.created_at),
-    };
+  /** Returns matching sandboxes of all controls, the newest first. */
+  list(filter: SandboxFilter): Promise<ListedSandboxes> {
+    return this.#lists.list(filter);
   }
 
   /** Has the runner make the children's VMs, with the parent's secrets. */
@@ -309,14 +291,6 @@ export class Sandboxes {
     });
     await enterRecordStep('record.forked');
     return forked;
-  }
-
-  /** Builds the record of a sandbox that may have ended. */
-  #show(row: RecordRow): SandboxRecord {
-    const driver = this.#drivers.find(row.id);
-    if (driver !== undefined) return driver.record;
-    const detaching = this.#parts.disks.findDetaching(row.id);
-    return buildRecord(row, { operation: null, expiresAt: null, detaching });
   }
 
   async #planDisk(

@@ -26,6 +26,7 @@ import {
   addRunnerIds,
   nameControlsOfKeys,
 } from '../sandbox/record/ownership-columns.ts';
+import { addLiveColumns } from '../sandbox/record/live-columns.ts';
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';
@@ -131,6 +132,11 @@ export const MIGRATIONS: Record<string, Migration> = {
     async up(db: Database) {
       await addRunnerAddresses(db);
       await createAuthority(db);
+    },
+  },
+  '0030_live_columns': {
+    async up(db: Database) {
+      await addLiveColumns(db);
     },
   },
 };

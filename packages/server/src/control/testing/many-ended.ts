@@ -22,7 +22,7 @@ async function insertChunk(db: Database, from: number, to: number): Promise<void
   await sql`
     WITH ended AS (INSERT INTO sandboxes (id, organization_id, team_id, status, status_reason, image, region, vcpus, mem_mib, disk_mib,
       timeout_s, labels, create_ms, created_at, last_active_at, last_seen_at, ended_at, uptime_ms, billed_ms, cost_units)
-    SELECT 'run' || left(md5(index::text), 20), team.organization_id, team.id, 'destroyed', 'requested',
+    SELECT 'run' || left(md5('ended ' || index), 20), team.organization_id, team.id, 'destroyed', 'requested',
       'docker.io/library/image-' || index % 50 || ':1@sha256:' || md5('a') || md5('b'), 'us', vcpus, 512, 1024, 300,
       jsonb_build_object('job', CASE WHEN index % 1000 = 0 THEN 'rare' ELSE 'common' END, 'index', index::text),
       100, began, began, began, began + ms, ms, ms, (5120 * vcpus + 3 * 512) * ms

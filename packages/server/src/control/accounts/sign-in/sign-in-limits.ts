@@ -4,6 +4,7 @@
  */
 import { toAddressBlock } from '../../auth/address-block.ts';
 import { AttemptLimiter } from '../../auth/attempt-limiter.ts';
+import type { Share } from '../../limits/share.ts';
 
 const QUARTER_HOUR_MS = 900_000;
 const HOUR_MS = 3_600_000;
@@ -16,11 +17,11 @@ export class SignInLimits {
   readonly #addresses: AttemptLimiter;
   readonly #signUps: AttemptLimiter;
 
-  constructor(now: () => number) {
-    const passwords = { what: 'wrong passwords', windowMs: QUARTER_HOUR_MS };
+  constructor(now: () => number, share: Share) {
+    const passwords = { what: 'wrong passwords', share, windowMs: QUARTER_HOUR_MS };
     this.#accounts = new AttemptLimiter({ ...passwords, limit: PER_ACCOUNT }, now);
     this.#addresses = new AttemptLimiter({ ...passwords, limit: PER_ADDRESS }, now);
-    const signUps = { what: 'sign-ups from your address', windowMs: HOUR_MS };
+    const signUps = { what: 'sign-ups from your address', share, windowMs: HOUR_MS };
     this.#signUps = new AttemptLimiter({ ...signUps, limit: SIGN_UPS_PER_ADDRESS }, now);
   }
 

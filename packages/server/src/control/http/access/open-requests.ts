@@ -1,16 +1,17 @@
 import { AppError } from '@coppice/contract';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
+import type { Share } from '../../limits/share.ts';
 
-/** Each of them reads every event of its organization from SQL. */
+/** Of all controls. Each of them reads every event of its organization from SQL. */
 const MAX_EVENT_STREAMS = 100;
 /**
- * Open transfers by links of an organization. They also count as its requests, which the holder of one link must not
+ * Open transfers by links of an organization at one control. They also count as its requests, which the holder of one link must not
  * use up.
  */
 const MAX_LINKED = 8;
 
 /**
- * Open calls of MCP tools of an organization. Each keeps its message and copies of it, up to 5 MiB, while its command runs or
+ * Open calls of MCP tools of an organization at one control. Each keeps its message and copies of it, up to 5 MiB, while its command runs or
  * its file is sent. The requests that a tool makes count as well.
  */
 const MAX_TOOL_CALLS = 128;
@@ -19,14 +20,15 @@ const MAX_TOOL_CALLS = 128;
 export class OpenRequests {
   readonly #requests: Counter;
   readonly #streams: Counter;
-  readonly #eventStreams = new Counter('streams of events', () => MAX_EVENT_STREAMS);
+  readonly #eventStreams: Counter;
   readonly #linked = new Counter('transfers by links', () => MAX_LINKED);
   readonly #toolCalls = new Counter('calls of MCP tools', () => MAX_TOOL_CALLS);
   readonly #waiting = new Set<() => void>();
   #all = 0;
   readonly #draining = new AbortController();
 
-  constructor(limitsOf: LimitsOf) {
+  constructor(limitsOf: LimitsOf, share: Share) {
+    this.#eventStreams = new Counter('streams of events', () => share(MAX_EVENT_STREAMS));
     this.#requests = new Counter('requests', (id) => limitsOf(id).openRequests);
     this.#streams = new Counter('streams', (id) => limitsOf(id).openStreams);
   }

@@ -1,5 +1,5 @@
 /** Maps errors to the answer that a caller receives and to the lines of the log. */
-import { AppError, type ErrorBody } from '@coppice/contract';
+import { AppError, KeyRegion, type ErrorBody } from '@coppice/contract';
 import type { FastifyRequest } from 'fastify';
 import { runInSpan } from '../../../lib/tracing/tracing.ts';
 import { isDatabaseAway } from '../../db/database-error.ts';
@@ -58,7 +58,12 @@ export function buildErrorBody(
 ): ErrorBody {
   const message = error.code === 'internal' ? INTERNAL_TEXT : error.message;
   const trace = span == null ? {} : { trace_id: span.context.traceId };
-  return { error: { code: error.code, message, request_id: id, ...trace } };
+  return { error: { code: error.code, message, request_id: id, ...trace, ...findRegion(error) } };
+}
+
+function findRegion({ code, details }: AppError): { region?: KeyRegion } {
+  const region = code === 'unauthorized' ? KeyRegion.safeParse(details?.['region']).data : undefined;
+  return region === undefined ? {} : { region };
 }
 
 /** Seconds after which the same request may be retried; undefined when a retry does not help. */

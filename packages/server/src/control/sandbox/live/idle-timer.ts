@@ -88,6 +88,10 @@ export class IdleTimer {
     this.#cancel();
   }
 
+  get isOpen(): boolean {
+    return this.#open > 0;
+  }
+
   /** Milliseconds since the last request ended; 0 while one is open. */
   get idleForMs(): number {
     return this.#open > 0 ? 0 : Math.max(0, this.#clock.monotonicMs() - this.#lastActiveAt);

@@ -2,7 +2,6 @@
  * Registry of the drivers of the live sandboxes on this control's runners, of every organization: one for each, from its
  * insert to its end.
  */
-import type { Owner } from '../../accounts/organizations/organization-store.ts';
 import { isWithin, type Reach } from '../../accounts/organizations/reach.ts';
 import type { TeamSecrets } from '../../audit/team-secrets.ts';
 import type { Credit } from '../../billing/credit/credit.ts';
@@ -12,7 +11,7 @@ import type { NewSandboxRow, SandboxRow } from '../record/sandbox-tables.ts';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 import { checkQuota, checkResume, type Held, type Shape } from '../../limits/quota.ts';
 import { Grouped } from '../record/grouped.ts';
-import { nameTaken, type Admit, type SandboxStore } from '../record/sandbox-store.ts';
+import type { Admit, SandboxStore } from '../record/sandbox-store.ts';
 import type { RunnerClient } from '../../placement/runner-client.ts';
 import type { Runners } from '../../runners/runners.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
@@ -124,12 +123,6 @@ export class LiveDrivers implements Disposable {
   /** Adopts records whose insert was made although its answer was lost. Their creates are interrupted. */
   recoverInserts(): Promise<void> {
     return this.#inserts.resolve((row) => void this.#add(row));
-  }
-
-  /** Throws `already_exists` if a live sandbox of the team has the name. The insert decides between concurrent creates. */
-  checkName({ organizationId, teamId }: Owner, name: string | undefined): void {
-    const isTaken = ({ row }: SandboxDriver): boolean => row.team_id === teamId && row.name === name;
-    if (name !== undefined && this.listOf(organizationId).some(isTaken)) throw nameTaken(name);
   }
 
   /** Throws `capacity` if the organization may not have these in addition. The insert decides between concurrent creates. */

@@ -98,6 +98,11 @@ export class LiveSandbox {
       : this.#parts.clock.wallMs() - this.#timer.idleForMs;
   }
 
+  /** Whether requests are open. */
+  get isInUse(): boolean {
+    return this.#timer?.isOpen ?? false;
+  }
+
   get now(): HostMoment {
     return this.#parts.presence.now();
   }

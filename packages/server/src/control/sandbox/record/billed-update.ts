@@ -41,7 +41,7 @@ function buildUpdate(
 ) {
   return creator
     .updateTable('sandboxes')
-    .set({ ...change, version: version + 1 })
+    .set({ ...change, version: version + 1, operation: null })
     .where('id', '=', id)
     .where('version', '=', version)
     .where('status', '=', status)

@@ -5,6 +5,7 @@ import {
   type SandboxDisk,
   type SandboxOperation,
   type SandboxRecord,
+  type SandboxState,
 } from '@coppice/contract';
 import type { Detaching } from '../../disks/detachments.ts';
 import { findSettledAgeMs } from '../../time/lifetime.ts';
@@ -43,7 +44,7 @@ export const RECORD_COLUMNS = [
 ] as const satisfies (keyof SandboxRow)[];
 export type RecordRow = Pick<SandboxRow, (typeof RECORD_COLUMNS)[number]>;
 
-/** State that only the driver knows. */
+/** State that the driver knows best; others have it from SQL: stored-state.ts. */
 export interface LiveState {
   operation: SandboxOperation | null;
   /** Unix milliseconds. */
@@ -105,13 +106,17 @@ export function buildDestroyResult(row: SandboxRow, detaching?: Detaching): Dest
   };
 }
 
+export function isUsingDisk(status: SandboxState): boolean {
+  return status === 'creating' || status === 'running';
+}
+
 function buildDisk(
   row: Pick<RecordRow, 'status' | 'disk_name' | 'disk_recovered_version' | 'disk_recovered_at'>,
   detaching: Detaching | undefined,
 ): SandboxDisk | null {
   const { status, disk_name: name, disk_recovered_version: version, disk_recovered_at: recoveredAt } = row;
   if (name === null) return null;
-  const hasIt = status === 'creating' || status === 'running';
+  const hasIt = isUsingDisk(status);
   const unused = detaching === undefined ? 'detached' : 'detaching';
   return {
     name,

@@ -11,9 +11,10 @@ import type { TakeDisks } from '../../disks/sandbox-disks.ts';
 import type { Held } from '../../limits/quota.ts';
 import { updateBilled } from './billed-update.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
-import { LIVE_STATES } from './live-list.ts';
-import { RECORD_COLUMNS, type RecordRow } from './record.ts';
+import { areLive, IS_LIVE, LIVE_STATES } from './live-states.ts';
+import type { LiveState } from './record.ts';
 import { ROW_COLUMNS } from './row-columns.ts';
+import { LISTED_COLUMNS, type ListedRow } from './stored-state.ts';
 
 export interface SandboxFilter {
   reach: Reach;
@@ -29,9 +30,10 @@ export interface SandboxFilter {
 /** Throws `capacity` if the organization, which holds this already, may not have more. */
 export type Admit = (held: Held) => void;
 
-export interface Heartbeat {
+export interface Heartbeat extends Pick<LiveState, 'operation'> {
   id: string;
   lastActiveAt: number;
+  isInUse: boolean;
 }
 
 /** Rows of a statement. A row holds up to hundreds of kilobytes of network policy. */
@@ -130,23 +132,26 @@ export class SandboxStore {
     return row;
   }
 
-  find(reach: Reach, id: string): Promise<SandboxRow | undefined> {
-    return this.#db
-      .selectFrom('sandboxes')
-      .select(ROW_COLUMNS)
-      .where('id', '=', id)
-      .where(isWithinSql(reach, 'sandboxes'))
-      .executeTakeFirst();
-  }
-
   /** Returns those that exist within reach. */
-  findAll(reach: Reach, ids: readonly string[]): Promise<RecordRow[]> {
+  listByIds(reach: Reach, ids: readonly string[]): Promise<ListedRow[]> {
     return this.#db
       .selectFrom('sandboxes')
-      .select(RECORD_COLUMNS)
+      .select(LISTED_COLUMNS)
       .where('id', 'in', [...ids])
       .where(isWithinSql(reach, 'sandboxes'))
       .execute();
+  }
+
+  /** Throws `already_exists` if a live sandbox of the team has the name. The insert decides between concurrent creates. */
+  async assertNameFree(teamId: string, name: string): Promise<void> {
+    const taken = await this.#db
+      .selectFrom('sandboxes')
+      .select('id')
+      .where('team_id', '=', teamId)
+      .where('name', '=', name)
+      .where(IS_LIVE)
+      .executeTakeFirst();
+    if (taken !== undefined) throw nameTaken(name);
   }
 
   /** Finds a sandbox of any organization. Returns undefined if there is none. */
@@ -161,15 +166,16 @@ export class SandboxStore {
   }
 
   /** Returns matching sandboxes, the newest first. */
-  list(filter: SandboxFilter): Promise<RecordRow[]> {
+  list(filter: SandboxFilter): Promise<ListedRow[]> {
     let query = this.#db
       .selectFrom('sandboxes')
-      .select(RECORD_COLUMNS)
+      .select(LISTED_COLUMNS)
       .where(isWithinSql(filter.reach, 'sandboxes'))
       .where('status', 'in', [...filter.statuses])
       .orderBy('created_at', 'desc')
       .orderBy('id', 'desc')
       .limit(filter.limit);
+    if (areLive(filter.statuses)) query = query.where(IS_LIVE);
     if (filter.name !== undefined) query = query.where('name', '=', filter.name);
     if (Object.keys(filter.labels).length > 0) {
       query = query.where(sql<boolean>`labels @> ${JSON.stringify(filter.labels)}::jsonb`);
@@ -237,15 +243,21 @@ export class SandboxStore {
     return new Set(rows.flatMap((row) => row.hibernation_id ?? []));
   }
 
-  /** Records that the runner has these VMs now, and when each was last used. */
+  /** Records that the runner has these VMs now, how each is used, and when it was used last. */
   async recordHeartbeats(heartbeats: readonly Heartbeat[], seen: HostMoment): Promise<void> {
     if (heartbeats.length === 0) return;
     const rows = JSON.stringify(
-      heartbeats.map(({ id, lastActiveAt }) => ({ id, at: Math.round(lastActiveAt) })),
+      heartbeats.map(({ id, lastActiveAt, isInUse, operation }) => ({
+        id,
+        at: Math.round(lastActiveAt),
+        in_use: isInUse,
+        operation,
+      })),
     );
     await sql`
-      UPDATE sandboxes SET last_seen_at = ${seen.wallMs}, last_seen_boot_ms = ${seen.bootMs}, last_active_at = beat.at
-      FROM jsonb_to_recordset(${rows}::jsonb) AS beat(id text, at bigint)
+      UPDATE sandboxes SET last_seen_at = ${seen.wallMs}, last_seen_boot_ms = ${seen.bootMs}, last_active_at = beat.at,
+        is_in_use = beat.in_use, operation = beat.operation
+      FROM jsonb_to_recordset(${rows}::jsonb) AS beat(id text, at bigint, in_use boolean, operation text)
       WHERE sandboxes.id = beat.id AND sandboxes.status = 'running'`.execute(this.#db);
   }
 }
@@ -267,7 +279,7 @@ async function named<T>(name: string | null | undefined, write: () => Promise<T>
 }
 
 /** Returns the error for a name that another sandbox of the team has. */
-export function nameTaken(name: string | null | undefined): AppError {
+function nameTaken(name: string | null | undefined): AppError {
   const message = `name: a sandbox of the team is called ${JSON.stringify(name)}; choose another name, or destroy that sandbox`;
   return new AppError('already_exists', message);
 }

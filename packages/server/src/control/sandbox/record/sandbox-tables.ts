@@ -1,5 +1,5 @@
 /** Tables of sandboxes. Times are Unix milliseconds, money is in whole cost units (contract, cost.ts). */
-import type { NetworkPolicy, SandboxState, StatusReason } from '@coppice/contract';
+import type { NetworkPolicy, SandboxOperation, SandboxState, StatusReason } from '@coppice/contract';
 import type { ColumnType, Generated, Insertable, JSONColumnType, Selectable, Updateable } from 'kysely';
 import type { StateChange } from './state-change.ts';
 
@@ -49,6 +49,10 @@ export interface SandboxTable {
   /** Id of the rollback whose outcome is unknown, and id of its snapshot; both or neither. */
   rollback_id: Generated<string | null>;
   rollback_snapshot_id: Generated<string | null>;
+  /** The operation of its driver at the last heartbeat, for lists: stored-state.ts. Each change by the driver clears it. */
+  operation: Generated<SandboxOperation | null>;
+  /** Whether requests were open at the last heartbeat. The sandbox does not end for idleness meanwhile. */
+  is_in_use: Generated<boolean>;
   create_ms: number | null;
   created_at: number;
   /** Last request to the guest, written every few seconds. The idle timer starts from it after a restart. */
@@ -112,8 +116,10 @@ export interface IdempotencyKeyTable {
   answer: string | null;
 }
 
-/** Without the variables, as control has the rows of all live sandboxes in memory. */
-export type SandboxRow = Omit<Selectable<SandboxTable>, 'sealed_env'> & { has_env: boolean };
+/** Without the variables, as control has the rows of its live sandboxes in memory, nor what it writes only for others. */
+export type SandboxRow = Omit<Selectable<SandboxTable>, 'sealed_env' | 'operation' | 'is_in_use'> & {
+  has_env: boolean;
+};
 /** Without a state: every new sandbox has the first one. */
 export type NewSandboxRow = Omit<Insertable<SandboxTable>, 'status' | 'status_reason'>;
 export type SandboxUpdate = Updateable<SandboxTable>;

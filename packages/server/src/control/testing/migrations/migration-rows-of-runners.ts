@@ -1,18 +1,58 @@
 /** The part of migration-rows.ts for controls, runners, and how they know each other. */
-import { NOW, SEALED_PASSWORD } from './migration-names.ts';
+import { NOW, RUNNING_ID, SEALED_PASSWORD, SNAPSHOT_ID } from './migration-names.ts';
 import type { Change } from './migration-rows.ts';
+
+/** That of the fake runner. */
+const RUNNER_ID = `runner-${'0'.repeat(32)}`;
 
 export const OWNERSHIP: Change = {
   columns: {
-    sandboxes: { version: 0, runner_id: null, is_resuming: false },
-    idempotency_keys: { control_id: null },
+    // Sandboxes from before have none until a runner is connected.
+    sandboxes: ({ id }) => ({
+      version: 0,
+      runner_id: id === RUNNING_ID ? RUNNER_ID : null,
+      is_resuming: false,
+    }),
+    snapshots: ({ id }) => ({ runner_id: id === SNAPSHOT_ID ? RUNNER_ID : null }),
+    idempotency_keys: { control_id: 'ctl1' },
   },
   adds: {
     used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
     controls: [
-      { id: 'ctl1', node_id: 'node1', version: '0.1.0', started_at: NOW, lease_until: NOW, is_fenced: true },
+      {
+        id: 'ctl1',
+        node_id: 'node1',
+        version: '0.1.0',
+        started_at: NOW,
+        lease_until: NOW,
+        is_fenced: true,
+        address: '192.0.2.1:7443',
+      },
     ],
-    runners: [{ id: `runner-${'1'.repeat(32)}`, region: 'us', owner: 'ctl1', epoch: 3 }],
+    runners: [
+      {
+        id: RUNNER_ID,
+        region: 'us',
+        local_to: null,
+        owner: 'ctl1',
+        epoch: 3,
+        mem_free_mib: 1024,
+        vcpus_free: 2,
+        cordoned_at: null,
+        drain_until: null,
+      },
+      {
+        id: `runner-${'1'.repeat(32)}`,
+        region: 'us',
+        local_to: 'node1',
+        owner: null,
+        epoch: 1,
+        mem_free_mib: 0,
+        vcpus_free: 0,
+        cordoned_at: NOW,
+        drain_until: NOW,
+      },
+    ],
   },
 };
 
@@ -23,8 +63,13 @@ export const RUNNER_IDENTITIES: Change = {
       {
         id: `runner-${'2'.repeat(32)}`,
         region: 'us',
+        local_to: null,
         owner: null,
         epoch: 1,
+        mem_free_mib: 0,
+        vcpus_free: 0,
+        cordoned_at: null,
+        drain_until: null,
         address: '10.0.0.5:9443',
         fingerprint: 'f'.repeat(64),
         joined_at: NOW,

@@ -429,6 +429,15 @@ const BUDGETS: Change = {
   },
 };
 
+const LIVE_COLUMNS: Change = {
+  columns: {
+    sandboxes: ({ status }) => ({
+      operation: status === 'running' ? 'snapshotting' : null,
+      is_in_use: status === 'running',
+    }),
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -452,4 +461,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0026_budgets': BUDGETS,
   '0027_ownership': OWNERSHIP,
   '0028_runner_identities': RUNNER_IDENTITIES,
+  '0030_live_columns': LIVE_COLUMNS,
 };

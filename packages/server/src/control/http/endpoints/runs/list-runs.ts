@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
 import { parseCursor } from '../../requests/cursor.ts';
-import { LIVE_STATES } from '../../../sandbox/record/live-list.ts';
+import { LIVE_STATES } from '../../../sandbox/record/live-states.ts';
 import { parseLabels } from '../../requests/label-filter.ts';
 import { sendPage } from '../../requests/page.ts';
 import type { HttpParts } from '../../parts.ts';
@@ -21,7 +21,8 @@ export function addListRuns(
       summary: 'List sandboxes, newest first; only live ones unless a status is given',
       description:
         'Lists sandboxes of every team, or, if the key is limited to its team, of that team. The next page is in the ' +
-        'header `Link: <…>; rel="next"`.',
+        'header `Link: <…>; rel="next"`. In an installation with several controls, `operation` and `expires_at` of a sandbox ' +
+        'may be those of up to 10 s ago; an `expires_at` is then too early, not too late. `GET /v1/runs/{id}` has the present ones.',
       querystring: ListSandboxesQuery,
       response: answers(200, z.array(SandboxRecord), [400, 401, 404, 503]),
     },
