@@ -1,6 +1,6 @@
 /**
- * What one of several controls grants of a limit that all of them enforce together, each from its own memory. At least 1,
- * so with more controls than the limit the sum may be above it.
+ * Shares of limits that several controls enforce together, each from its own memory. A share is at least 1, so with more
+ * controls than the limit the sum may be above it.
  */
 import type { Limits, LimitsOf } from './organization-limits.ts';
 

@@ -6,6 +6,7 @@ import fc from 'fast-check';
 import type { Database } from '../db/database.ts';
 import { insertTeam } from '../accounts/organizations/organization-store.ts';
 import { findDetachingOf } from '../disks/held-disk.ts';
+import { forceState } from '../testing/sandbox-row.ts';
 import { openExplaining } from '../testing/explaining-database.ts';
 import { insertEnded } from '../testing/many-ended.ts';
 import { insertHibernated } from '../testing/many-hibernated.ts';
@@ -69,7 +70,7 @@ function toInsert(row: SandboxRow) {
   return { ...columns, labels: JSON.stringify(labels) };
 }
 
-/** What a list has to contain, newest first, those of the same time by descending id. */
+/** Returns the ids that a list has to contain: newest first, those of the same time by descending id. */
 function select(rows: readonly SandboxRow[], filter: SandboxFilter): string[] {
   const { reach, statuses, name, labels, limit, after: cursor } = filter;
   const isOlder = (row: SandboxRow, { createdAt, id }: { createdAt: number; id: string }): boolean =>
@@ -153,6 +154,20 @@ test('another control shows a use and an operation from the next heartbeat until
   release();
   assert.equal((await taken).status, 201);
   await waitFor('its end', async () => (await findAtOther(id))?.operation === null);
+});
+
+test('a name is taken as long as SQL has a live sandbox with it, at whichever control', async () => {
+  const { id, name } = await harness.create({ name: 'elsewhere' });
+  const other = { ...(await readRow(id)), id: `run${'e'.repeat(20)}`, name: 'of another control' };
+  await db.insertInto('sandboxes').values(toInsert(other)).execute();
+  const create = (asked: unknown) =>
+    harness.call('POST', '/v1/runs', { body: { image: 'node:22-slim', name: asked } });
+  const taken = await create(other.name);
+  assert.deepEqual([taken.status, taken.body.error.code], [409, 'already_exists']);
+  const ended = { status: 'destroyed', ended_at: other.created_at } as const;
+  await db.updateTable('sandboxes').set(forceState(ended)).where('id', 'in', [other.id, id]).execute();
+  assert.equal((await create(other.name)).status, 201);
+  assert.equal((await create(name)).status, 201, 'a driver whose sandbox has ended in SQL holds no name');
 });
 
 test('lists and checks of names use an index, however many sandboxes there are', async () => {

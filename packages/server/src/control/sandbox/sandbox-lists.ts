@@ -1,6 +1,6 @@
 /**
- * Lists of sandboxes from SQL, which has those of all controls. This control's drivers add what only they know of theirs:
- * the operation under way, and the end to the millisecond.
+ * Lists of sandboxes from SQL, which has those of all controls. The drivers of this control add what only they know: the
+ * operation under way, and the end to the millisecond.
  */
 import type { SandboxRecord } from '@coppice/contract';
 import type { Reach } from '../accounts/organizations/reach.ts';

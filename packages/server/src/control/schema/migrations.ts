@@ -21,12 +21,12 @@ import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
 import { addRunnerAddresses, createOwnership } from '../ownership/ownership-migration.ts';
 import { createUsedTickets } from '../auth/used-tickets.ts';
 import {
+  addLiveColumns,
   addQuotaColumns,
   addRowVersions,
   addRunnerIds,
   nameControlsOfKeys,
 } from '../sandbox/record/ownership-columns.ts';
-import { addLiveColumns } from '../sandbox/record/live-columns.ts';
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';

@@ -24,3 +24,16 @@ export async function addRunnerIds(db: Kysely<unknown>): Promise<void> {
     WHERE status IN ('creating', 'running', 'hibernated')`.execute(db);
   await sql`ALTER TABLE snapshots ADD COLUMN runner_id text`.execute(db);
 }
+
+/** Lists show these columns of live sandboxes at controls without their drivers. */
+export async function addLiveColumns(db: Kysely<unknown>): Promise<void> {
+  await sql`
+    ALTER TABLE sandboxes
+      ADD COLUMN operation text,
+      ADD COLUMN is_in_use boolean NOT NULL DEFAULT false`.execute(db);
+  await sql`
+    CREATE INDEX sandboxes_live ON sandboxes (organization_id, created_at DESC, id DESC)
+    WHERE status IN ('creating', 'running', 'hibernated')`.execute(db);
+  // The index above also finds what this one did.
+  await sql`DROP INDEX sandboxes_alive_of`.execute(db);
+}
