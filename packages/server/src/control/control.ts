@@ -103,9 +103,7 @@ export async function startControl(
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
   const { db, events, webhooks, lease, ownership, databaseHealth, organizationAudit } = storage;
-  const runner = new RunnerClient(
-    stack.use(new RunnerConnection({ kind: 'socket', path: config.runnerSocket }, log)),
-  );
+  const runner = openRunner(config, log, stack);
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
@@ -154,6 +152,14 @@ export async function startControl(
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function openRunner(
+  { runnerSocket: path }: ControlConfig,
+  log: Logger,
+  stack: AsyncDisposableStack,
+): RunnerClient {
+  return new RunnerClient(stack.use(new RunnerConnection({ kind: 'socket', path }, log)));
 }
 
 async function listenInternally(
