@@ -53,6 +53,8 @@ export class RunnerLink implements AsyncDisposable {
   readonly #stop = new AbortController();
   #isConnected = false;
   #hasBeenLost = false;
+  /** The last reason, which is logged once. */
+  #lostBy: string | undefined;
   #accelerator: Accelerator | undefined;
   /** Of the roster that was reconciled last. */
   #rosterDigest: string | undefined;
@@ -144,7 +146,9 @@ export class RunnerLink implements AsyncDisposable {
   }
 
   #noteLost(error: unknown): void {
-    const isNews = this.#isConnected || !this.#hasBeenLost;
+    const reason = error instanceof Error ? error.message : String(error);
+    const isNews = this.#isConnected || this.#lostBy !== reason;
+    this.#lostBy = reason;
     this.#isConnected = false;
     this.#hasBeenLost = true;
     if (isNews && !this.#stop.signal.aborted)

@@ -49,11 +49,9 @@ export const JoinRequest = z.strictObject({
   /** Of the token. */
   secret: z.string().regex(/^[A-Za-z0-9_-]{43}$/u, 'must be the secret of a token'),
   runner_id: RunnerId,
-  address: z
-    .string()
-    .refine((text) => parseAddress(text) !== undefined, {
-      error: 'must be host:port, such as 10.0.0.5:9443',
-    }),
+  address: z.string().refine((text) => parseAddress(text) !== undefined, {
+    error: 'must be host:port, such as 10.0.0.5:9443',
+  }),
   /** SHA-256 of the runner's certificate. */
   fingerprint: z.string().regex(FINGERPRINT, 'must be 64 lower-case hexadecimal digits'),
   protocol: ProtocolVersions,

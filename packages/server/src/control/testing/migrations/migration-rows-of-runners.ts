@@ -5,7 +5,7 @@ import type { Change } from './migration-rows.ts';
 export const OWNERSHIP: Change = {
   columns: {
     sandboxes: { version: 0, runner_id: null, is_resuming: false },
-    idempotency_keys: { control_id: null },
+    idempotency_keys: { control_id: 'ctl1' },
   },
   adds: {
     used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
