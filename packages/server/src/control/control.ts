@@ -111,9 +111,7 @@ export async function startControl(
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
   const { db, events, webhooks, lease, ownership, databaseHealth, organizationAudit } = storage;
-  const local = new RunnerClient(
-    stack.use(new RunnerConnection({ kind: 'socket', path: config.runnerSocket }, log)),
-  );
+  const local = openRunner(config, log, stack);
   const claims = new RunnerClaims(db, ownership.id);
   const runners = new Runners((shape) => claims.findRoomElsewhere(shape));
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
@@ -171,6 +169,14 @@ export async function startControl(
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function openRunner(
+  { runnerSocket: path }: ControlConfig,
+  log: Logger,
+  stack: AsyncDisposableStack,
+): RunnerClient {
+  return new RunnerClient(stack.use(new RunnerConnection({ kind: 'socket', path }, log)));
 }
 
 /** Undefined for a control that is alone on its database, with the runner of its own machine. */

@@ -14,6 +14,7 @@ import { holdAt } from '../../lib/fault-directory.ts';
 import { parseAddress, type JoinAnswer, type JoinRequest } from '../../lib/protocol/join-protocol.ts';
 import { RunnerIdentity } from '../../lib/protocol/runner-protocol.ts';
 import { describeVersions, findCommonVersion, PROTOCOL_VERSIONS } from '../../lib/protocol/wire-headers.ts';
+import { describeTlsError } from '../../lib/tls/describe-tls-error.ts';
 import type { ControlIdentity } from './control-identity.ts';
 import { admitRunner, assertAdmissible } from './joined-runners.ts';
 import { getUsableToken } from './join-tokens.ts';
@@ -72,7 +73,7 @@ function unreachable(address: string, error: unknown): AppError {
     reason instanceof OtherRunnerError
       ? 'another program or machine has this address; name the address of the runner with --address'
       : 'name an address with --address that every control reaches, and open the port in the firewall';
-  const message = `address: control cannot connect to the runner at ${address} (${reason.message}): ${remedy}`;
+  const message = `address: control cannot connect to the runner at ${address} (${describeTlsError(reason)}): ${remedy}`;
   return new AppError('unavailable', message, { cause: error });
 }
 

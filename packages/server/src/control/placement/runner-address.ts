@@ -12,6 +12,8 @@ export interface NetworkAddress {
   fingerprint: string;
   /** Returns what this control proves itself with; called for each connection. */
   credentials: () => Credentials;
+  /** How often it is checked that the runner still answers. */
+  pingEveryMs?: number;
 }
 
 /** Splits `host:port`; an IPv6 address is in brackets. */

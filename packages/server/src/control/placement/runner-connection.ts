@@ -161,7 +161,7 @@ export class RunnerConnection implements Disposable {
     session.once('goaway', () => forget());
     session.on('error', (error) => this.#log.debug({ err: error }, 'the connection to the runner broke'));
     session.once('error', forget);
-    if (this.#address.kind === 'network') watchSession(session);
+    if (this.#address.kind === 'network') watchSession(session, this.#address.pingEveryMs);
     return session;
   }
 }

@@ -9,6 +9,8 @@ const MAX_UNANSWERED = 3;
 export function watchSession(session: ClientHttp2Session, everyMs: number = stretched(PING_EVERY_MS)): void {
   let unanswered = 0;
   const timer = setInterval(() => {
+    // It is closed only when its socket is, and throws until then.
+    if (session.destroyed) return clearInterval(timer);
     if (unanswered >= MAX_UNANSWERED) return session.destroy(new Error('the runner answers no pings'));
     unanswered += 1;
     session.ping((error) => {

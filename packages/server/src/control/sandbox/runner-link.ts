@@ -58,6 +58,8 @@ export class RunnerLink implements AsyncDisposable {
   #hasBeenLost = false;
   /** When the connection was lost, by the monotonic clock. Undefined while there is one, and once the VMs count as lost. */
   #lostAt: number | undefined = performance.now();
+  /** The last reason, which is logged once. */
+  #lostBy: string | undefined;
   /** Of the roster that was reconciled last. */
   #rosterDigest: string | undefined;
   /** Ids of what is being repaired. */
@@ -152,7 +154,9 @@ export class RunnerLink implements AsyncDisposable {
 
   #noteLost(error: unknown): void {
     const { runner, log } = this.#parts;
-    const isNews = runner.isConnected || !this.#hasBeenLost;
+    const reason = error instanceof Error ? error.message : String(error);
+    const isNews = runner.isConnected || this.#lostBy !== reason;
+    this.#lostBy = reason;
     if (runner.isConnected) this.#lostAt = performance.now();
     runner.isConnected = false;
     this.#hasBeenLost = true;

@@ -15,6 +15,7 @@ import {
 } from '../../lib/protocol/join-protocol.ts';
 import { RunnerError } from '../../lib/protocol/runner-protocol.ts';
 import { findControlId, fingerprintOf } from '../../lib/tls/control-role.ts';
+import { describeTlsError } from '../../lib/tls/describe-tls-error.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
 
 const CONNECT_DEADLINE_MS = 10_000;
@@ -102,10 +103,9 @@ async function post(
 }
 
 function cannotConnect(control: HostAndPort, error: unknown): AppError {
-  const reason = error instanceof Error && error.message !== '' ? error.message : String(error);
   return new AppError(
     'unavailable',
-    `the control at ${formatAddress(control)} cannot be reached (${reason}): ${ADDRESS_HINT}, and its port must be open ` +
+    `the control at ${formatAddress(control)} cannot be reached (${describeTlsError(error)}): ${ADDRESS_HINT}, and its port must be open ` +
       'for this machine',
     { cause: error },
   );

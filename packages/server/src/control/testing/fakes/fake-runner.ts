@@ -234,6 +234,11 @@ export class FakeRunner implements AsyncDisposable {
     this.#seq = 0;
   }
 
+  /** Sends a heartbeat now. */
+  beat(): void {
+    for (const listener of this.#listeners) listener.write(`${JSON.stringify(reportHeartbeat(this))}\n`);
+  }
+
   #now(): Date {
     return this.host === undefined ? new Date() : new Date(this.host().wallMs);
   }

@@ -75,6 +75,7 @@ export function passFence(
   stream: ServerHttp2Stream,
   headers: Readonly<Record<string, unknown>>,
 ): boolean {
+  if (headers[':path'] === '/status') return true;
   const epoch = Number(headers[EPOCH_HEADER] ?? runner.epoch);
   if (epoch < runner.epoch) {
     answer(stream, REFUSED_STATUS, {

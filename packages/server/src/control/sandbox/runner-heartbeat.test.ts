@@ -1,0 +1,77 @@
+/** Heartbeats of the runner among its events, and what control does with them. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { digestRoster } from '../../lib/protocol/roster-digest.ts';
+import { startHarness, waitFor } from '../testing/control-harness.ts';
+
+const NEVER_MS = 3_600_000;
+const STRANGE = `run${'9'.repeat(20)}`;
+const vm = { id: STRANGE, state: 'running', image: 'i', vcpus: 1, mem_mib: 1024, disk_mib: 4096 } as const;
+
+test('a heartbeat with another roster than the last one starts a reconciliation, the same roster does not', async () => {
+  await using harness = await startHarness({ reconcileIntervalMs: NEVER_MS });
+  const { runner } = harness;
+  const countRosters = (): number => runner.requests.filter((request) => request === 'GET /roster').length;
+  await harness.create();
+  runner.beat();
+  await waitFor('a roster with the new sandbox', () => countRosters() === 2);
+  await harness.call('GET', '/v1/runs');
+  runner.beat();
+  runner.beat();
+  runner.vms.set(STRANGE, { ...vm, timings_ms: {} });
+  runner.beat();
+  await waitFor('the removal of a VM without a record', () => !runner.vms.has(STRANGE));
+  assert.equal(countRosters(), 3);
+});
+
+test('every request of control carries its epoch, which a restart raises', async () => {
+  await using harness = await startHarness();
+  const { runner } = harness;
+  const first = runner.epoch;
+  assert.ok(first > 0);
+  await harness.stopControl();
+  await harness.startControl();
+  await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
+  assert.equal(runner.epoch, first + 1);
+  await harness.create();
+  assert.equal(runner.epoch, first + 1);
+});
+
+test('a runner that knows a higher epoch than SQL is taken with a higher one', async () => {
+  await using harness = await startHarness();
+  const { runner } = harness;
+  runner.epoch = 1000;
+  const refused = await harness.call('POST', '/v1/runs', { body: { image: 'node:22-slim' } });
+  assert.notEqual(refused.status, 201);
+  await runner.stop();
+  await runner.start();
+  await waitFor('a connection', async () => (await harness.call('GET', '/healthz')).status === 200);
+  await harness.create();
+  assert.equal(runner.epoch, 1001);
+});
+
+test('a runner without a common version of the protocol is not connected, and the log names both versions', async () => {
+  await using harness = await startHarness();
+  const { runner } = harness;
+  await runner.stop();
+  runner.protocol = { oldest: 7, newest: 9 };
+  await runner.start();
+  await waitFor('the log', () =>
+    harness.logLines.some((line) =>
+      /speaks versions 7 to 9 of the protocol, and this control version 1/u.test(line),
+    ),
+  );
+  assert.equal((await harness.call('GET', '/healthz')).status, 503);
+  runner.protocol = { oldest: 1, newest: 9 };
+  await waitFor('a connection', async () => (await harness.call('GET', '/healthz')).status === 200);
+});
+
+test('a digest depends on the VMs and their states, and not on their order', () => {
+  const [a, b] = [
+    { id: 'a', state: 'running' },
+    { id: 'b', state: 'creating' },
+  ] as const;
+  assert.equal(digestRoster([a, b]), digestRoster([b, a]));
+  const others = [[], [a], [b], [a, { ...b, state: 'running' as const }]].map((vms) => digestRoster(vms));
+  assert.equal(new Set([...others, digestRoster([a, b])]).size, 5);
+});
