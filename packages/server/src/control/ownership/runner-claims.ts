@@ -1,4 +1,4 @@
-/** Which control owns a runner, in SQL. One statement decides, so two never own a runner at a time. */
+/** Which control owns a runner, in SQL. The lock of its row decides, so two never own a runner at a time. */
 import { AppError } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
@@ -41,6 +41,12 @@ export class RunnerClaims {
    * of the new owner; undefined if another control owns the runner.
    */
   async claim(id: string): Promise<number | undefined> {
+    if (!this.#db.isTransaction)
+      return this.#db
+        .transaction()
+        .execute((transaction) => new RunnerClaims(transaction, this.#control).claim(id));
+    // First the lock: PostgreSQL cannot look again at a row that changes under a statement with two updates.
+    await this.#db.selectFrom('runners').select('id').where('id', '=', id).forUpdate().execute();
     const { rows } = await sql<{ epoch: number }>`
       WITH former AS (
         UPDATE controls SET is_fenced = true
