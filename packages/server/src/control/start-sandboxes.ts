@@ -40,7 +40,7 @@ import { ImageUses } from './images/image-uses.ts';
 import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.ts';
 import type { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
-import type { ControlLease } from './ownership/control-lease.ts';
+import type { Ownership } from './ownership/ownership.ts';
 import { RunnerClaims } from './ownership/runner-claims.ts';
 import { RunnerPresence } from './sandbox/runner-presence.ts';
 import { Registries } from './registries/registries.ts';
@@ -63,7 +63,7 @@ const MAX_RETRY_MS = 1_000;
 export interface SandboxesBase {
   db: Database;
   events: Events;
-  ownership: Pick<ControlLease, 'id'>;
+  ownership: Ownership;
   runner: RunnerClient;
   secrets: SecretBox;
   objects: ObjectStore;
@@ -97,7 +97,10 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const { named, ...egress } = openEgress(base, audit, (id) => drivers.find(id));
   const { grants, notes, egressKeeper } = egress;
   const environments = new Environments({ secrets, grants, store });
-  const disks = await startDisks({ db, runner: runner.disks, audit, clock, limits, limitsOf, log }, stack);
+  const disks = await startDisks(
+    { db, runner: runner.disks, ownership: base.ownership, audit, clock, limits, limitsOf, log },
+    stack,
+  );
   const { watch, commandParts } = await openCommands(base, audit, stack);
   const presence = new RunnerPresence(clock);
   const common = { runner, store, clock, presence };
@@ -151,7 +154,7 @@ interface BuildsBase extends Pick<ImageBuildsParts, 'images' | 'registries' | 'c
 
 /** Ends the builds that a killed control has left, and begins to clean up after builds. */
 async function openBuilds(
-  { db, organizationAudit, dataDir, diskReserveMiB, runner, limits, clock, log }: SandboxesBase,
+  { db, ownership, organizationAudit, dataDir, diskReserveMiB, runner, limits, clock, log }: SandboxesBase,
   { sandboxes: all, ...parts }: BuildsBase,
   stack: AsyncDisposableStack,
 ): Promise<BuildRecords> {
@@ -159,10 +162,14 @@ async function openBuilds(
   const store = new BuildStore(db, organizationAudit);
   const sandboxes = new BuildSandboxes(all);
   const cache = new StepCache({ db, images: parts.images, runner: runner.images, clock, log });
-  const keeper = stack.use(new BuildKeeper({ store, images: parts.images, sandboxes, clock, log }));
+  const keeper = stack.use(
+    new BuildKeeper({ ownership, store, images: parts.images, sandboxes, clock, log }),
+  );
   const queues = { turns: new KeyedQueue(), searches: makeSearches() };
   const shared = { store, cache, contexts, sandboxes, keeper, ...queues };
-  const imageBuilds = stack.use(new ImageBuilds({ ...parts, ...shared, runner, limits, clock, log }));
+  const imageBuilds = stack.use(
+    new ImageBuilds({ ...parts, ...shared, ownership, runner, limits, clock, log }),
+  );
   await keeper.start();
   return { contexts, imageBuilds, purged: [store, cache, keeper] };
 }

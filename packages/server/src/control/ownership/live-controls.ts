@@ -25,11 +25,6 @@ export function isAliveSql(column: string): RawBuilder<boolean> {
     WHERE controls.id = ${sql.ref(column)} AND NOT controls.is_fenced AND controls.lease_until > ${DATABASE_NOW})`;
 }
 
-/** Whether a row that names its control in a column may be taken up by this one: it is its own, or was left by a control that is gone. */
-export function isLeftOrOwnSql(column: string, control: string): RawBuilder<boolean> {
-  return sql<boolean>`(${sql.ref(column)} = ${control} OR NOT ${isAliveSql(column)})`;
-}
-
 /** Whether this control owns the runner that a column names. Null stands for a runner from before runners had ids. */
 export function isOwnRunnerSql(column: string, control: string): RawBuilder<boolean> {
   return sql<boolean>`(${sql.ref(column)} IS NULL OR ${sql.ref(column)} IN (

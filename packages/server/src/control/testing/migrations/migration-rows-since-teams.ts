@@ -442,6 +442,14 @@ const OWNERSHIP: Change = {
   },
 };
 
+const WORK_OF_CONTROLS: Change = {
+  columns: {
+    disks: { control_id: null },
+    disk_snapshots: { control_id: null },
+    image_builds: { control_id: null, is_cancelled: false },
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -464,4 +472,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0025_session_keys': SESSION_KEYS,
   '0026_budgets': BUDGETS,
   '0027_ownership': OWNERSHIP,
+  '0031_work_of_controls': WORK_OF_CONTROLS,
 };
