@@ -54,6 +54,7 @@ import { SecretBox } from './secrets/secret-box.ts';
 import { NO_SITES, type Sites } from './static-site/sites.ts';
 import { startWebhooks } from './webhooks/start-webhooks.ts';
 import type { Webhooks } from './webhooks/webhooks.ts';
+import { purgeHourly } from './purge-hourly.ts';
 import { startSandboxes } from './start-sandboxes.ts';
 
 const OBJECTS_DIRECTORY = 'objects';
@@ -65,7 +66,6 @@ const BUILTIN_EGRESS: EgressSettings = {
   services: BUILTIN_SERVICES,
   replacedServices: [],
 };
-const PURGE_INTERVAL_MS = 3_600_000;
 
 export interface Control extends AsyncDisposable {
   /** `http://host:port` that it listens on; `https://` under TLS. */
@@ -119,13 +119,14 @@ export async function startControl(
   const idempotency = new Idempotency(db, ownership.id, log);
   const { usedTickets, accounts } = access;
   const purged = [idempotency, exposed.previews, accounts.sessions, usedTickets];
-  purgeHourly([...purged, ...live.purged, ...storage.purged], stack, log);
-  const shared = { db, organizationAudit, rules, runner, idempotency, metrics, limits, ...sites };
+  const shared = [...purged, ...live.purged, ...storage.purged];
+  purgeHourly({ leadership: ownership, shared, own: [live.buildKeeper], log }, stack);
+  const common = { db, organizationAudit, rules, runner, idempotency, metrics, limits, ...sites };
   const parts = {
     ...access,
     ...live,
     ...exposed,
-    ...shared,
+    ...common,
     events,
     webhooks,
     secretDigest: new SecretDigest(storage.masterKey),
@@ -217,8 +218,9 @@ async function openStorage(
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
   const secrets = new SecretBox(masterKey, older);
   const organizationAudit = new OrganizationAudit(secrets);
-  const sending = startWebhooks({ db, secrets, organizationAudit, config, limits, clock, log }, stack);
-  const events = startEvents({ db, subscriber: sending.fanOut, clock, log }, stack);
+  const running = { db, leadership: ownership, clock, log };
+  const sending = startWebhooks({ ...running, secrets, organizationAudit, config, limits }, stack);
+  const events = startEvents({ ...running, subscriber: sending.fanOut }, stack);
   const { webhooks } = sending;
   const purged = [events.store, sending.purged];
   const records = { db, events, webhooks, organizationAudit };
@@ -288,18 +290,6 @@ function watchState(
   });
 }
 
-function purgeHourly(
-  purged: readonly { purge: () => Promise<unknown> }[],
-  stack: AsyncDisposableStack,
-  log: Logger,
-): void {
-  const purge = setInterval(
-    () => void Promise.all(purged.map((kept) => kept.purge())).catch(logPurge(log)),
-    PURGE_INTERVAL_MS,
-  );
-  stack.defer(() => clearInterval(purge));
-}
-
 function openRules(config: ControlConfig, log: Logger): EgressRules {
   const settings = config.egress ?? BUILTIN_EGRESS;
   const rules = new EgressRules(settings);
@@ -340,14 +330,6 @@ function authenticateWhile(gate: Gate, authenticate: Authenticate): Authenticate
     gate.assertOpen();
     return authenticate(credential);
   };
-}
-
-function logPurge(log: Logger): (error: unknown) => void {
-  return (error) =>
-    log.warn(
-      { err: error },
-      'expired Idempotency-Keys, preview links, sessions, events or deliveries could not be deleted',
-    );
 }
 
 interface HealthParts {

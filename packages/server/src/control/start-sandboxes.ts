@@ -144,6 +144,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
 interface BuildRecords {
   contexts: BuildContexts;
   imageBuilds: ImageBuilds;
+  buildKeeper: BuildKeeper;
   /** For the hourly removal of what is old. */
   purged: readonly { purge: () => Promise<void> }[];
 }
@@ -171,7 +172,7 @@ async function openBuilds(
     new ImageBuilds({ ...parts, ...shared, ownership, runner, limits, clock, log }),
   );
   await keeper.start();
-  return { contexts, imageBuilds, purged: [store, cache, keeper] };
+  return { contexts, imageBuilds, buildKeeper: keeper, purged: [store, cache] };
 }
 
 function openRegistries({ db, organizationAudit: audit, secrets, log }: SandboxesBase): Registries {
@@ -179,14 +180,16 @@ function openRegistries({ db, organizationAudit: audit, secrets, log }: Sandboxe
 }
 
 function openAudit(
-  { db, events, secrets, objects, clock, log }: SandboxesBase,
+  { db, events, ownership, secrets, objects, clock, log }: SandboxesBase,
   stack: AsyncDisposableStack,
 ): { audit: AuditLog; auditStore: AuditStore; teamSecrets: TeamSecrets; archive: AuditArchive } {
   const auditStore = new AuditStore(db);
   const teamSecrets = new TeamSecrets(db, secrets);
   const onWritten = (): void => events.sequencer.wake();
   const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, onWritten, log });
-  const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
+  const archive = stack.use(
+    new AuditArchive({ leadership: ownership, store: auditStore, objects, clock, log }),
+  );
   return { audit, auditStore, teamSecrets, archive };
 }
 
@@ -252,13 +255,12 @@ function startCreditKeeper(
 }
 
 function openBudgets(
-  { db, events, clock, organizationAudit: audit, limits, log }: SandboxesBase,
+  { db, events, ownership: leadership, clock, organizationAudit: audit, limits, log }: SandboxesBase,
   stack: AsyncDisposableStack,
 ): Budgets {
   const onEvent = (): void => events.sequencer.wake();
-  const keeper = stack.use(
-    new BudgetKeeper({ db, clock, intervalMs: limits.accountIntervalMs, onEvent, log }),
-  );
+  const { accountIntervalMs: intervalMs } = limits;
+  const keeper = stack.use(new BudgetKeeper({ db, leadership, clock, intervalMs, onEvent, log }));
   keeper.start();
   return new Budgets({ db, clock, audit, onChange: (id) => keeper.wake(id) });
 }

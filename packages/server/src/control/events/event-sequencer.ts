@@ -4,16 +4,19 @@
  *
  *     change + pending event, COMMIT ─► here: lock the counter, move pending events, number them, COMMIT ─► readers
  *
- * The lock orders the transactions that number events, also those of a control that is being replaced. So every event
- * with an id up to `last_id` is visible to each reader that sees that `last_id`, and ids have no gaps.
+ * The lock orders the transactions that number events, also those of other controls. So every event with an id up to
+ * `last_id` is visible to each reader that sees that `last_id`, and ids have no gaps. Each control numbers what it finds, but only
+ * the leading one merges and numbers refused connections. Readers here are also woken for events that other controls have numbered.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { sql } from 'kysely';
+import { sql, type RawBuilder } from 'kysely';
 import type { Logger } from 'pino';
 import { WakeSignal } from '../../lib/waiting/wake-signal.ts';
 import type { Database } from '../db/database.ts';
+import type { Leadership } from '../ownership/leadership.ts';
 import type { EventRow, PendingEventRow } from './event-tables.ts';
 import { mergeRefusals } from './merge-refusals.ts';
+import { NumberedElsewhere } from './numbered-elsewhere.ts';
 
 /** Limit of one transaction. */
 const MAX_BATCH = 1_000;
@@ -29,6 +32,7 @@ const REFUSALS_MS = 1_000;
 
 export interface EventSequencerParts {
   db: Database;
+  leadership: Leadership;
   /** Called in the transaction that numbers events, and again after its commit. */
   subscriber?: EventSubscriber;
   clock: { wallMs: () => number };
@@ -48,10 +52,12 @@ export class EventSequencer implements AsyncDisposable {
   readonly #news = new WakeSignal();
   /** Sandboxes whose refusals wait, and until when, in milliseconds of the process. */
   readonly #held = new Map<string, number>();
+  readonly #elsewhere: NumberedElsewhere;
   #loop: Promise<void> = Promise.resolve();
 
   constructor(parts: EventSequencerParts) {
     this.#parts = parts;
+    this.#elsewhere = new NumberedElsewhere(parts.db);
   }
 
   start(): void {
@@ -87,6 +93,7 @@ export class EventSequencer implements AsyncDisposable {
       this.#news.reset();
       try {
         if (await this.#numberSome()) continue;
+        await this.#tellOfOthers();
       } catch (error) {
         this.#parts.log.warn({ err: error }, 'events get their ids later; control tries again');
         // The answer to a commit may be lost.
@@ -103,26 +110,35 @@ export class EventSequencer implements AsyncDisposable {
     return Math.max(1, Math.min(POLL_MS, ...[...this.#held.values()].map((until) => until - now)));
   }
 
+  /** Wakes readers for events that other controls have numbered. */
+  async #tellOfOthers(): Promise<void> {
+    if (this.#watchers.size === 0) return this.#elsewhere.forget();
+    const news = await this.#elsewhere.look();
+    for (const id of news === 'all' ? this.#watchers.keys() : news) tell(this.#watchers.get(id));
+  }
+
   /** Returns whether there were any. */
   async #numberSome(): Promise<boolean> {
     const now = performance.now();
     for (const [sandboxId, until] of this.#held) if (until <= now) this.#held.delete(sandboxId);
-    const held = [...this.#held.keys()];
-    if (!(await hasPending(this.#parts.db, held))) return false;
+    const free = this.#parts.leadership.isLeading ? isFree([...this.#held.keys()]) : isNoRefusal();
+    if (!(await hasPending(this.#parts.db, free))) return false;
     const numbered = await this.#parts.db
       .transaction()
-      .execute((transaction) => this.#move(transaction, held));
+      .execute((transaction) => this.#move(transaction, free));
     for (const { type, sandbox_id } of numbered)
       if (type === 'network.blocked' && sandbox_id !== null)
         this.#held.set(sandbox_id, performance.now() + REFUSALS_MS);
+    const [first] = numbered;
+    if (first !== undefined) this.#elsewhere.skipOwn(first.id - 1, numbered.at(-1)?.id ?? first.id);
     this.#parts.subscriber?.committed();
     for (const id of new Set(numbered.map((row) => row.organization_id))) tell(this.#watchers.get(id));
     return numbered.length > 0;
   }
 
-  async #move(transaction: Database, held: readonly string[]): Promise<EventRow[]> {
+  async #move(transaction: Database, free: Free): Promise<EventRow[]> {
     const last_id = await lockCounter(transaction);
-    const taken = await takePending(transaction, held);
+    const taken = await takePending(transaction, free);
     if (taken.length === 0) return [];
     const pending = mergeRefusals([...taken, ...(await takeRefusals(transaction, taken))]);
     const numbered_at = this.#parts.clock.wallMs();
@@ -156,30 +172,25 @@ async function lockCounter(transaction: Database): Promise<number> {
   return last_id;
 }
 
-const isFree = (held: readonly string[]) =>
+/** Which pending events may be numbered now. */
+type Free = RawBuilder<boolean>;
+
+const isFree = (held: readonly string[]): Free =>
   sql<boolean>`(type = 'network.blocked' AND sandbox_id = ANY(${[...held]}::text[])) IS NOT TRUE`;
 
-async function hasPending(db: Database, held: readonly string[]): Promise<boolean> {
-  const row = await db
-    .selectFrom('pending_events')
-    .select('ordinal')
-    .where(isFree(held))
-    .limit(1)
-    .executeTakeFirst();
+const isNoRefusal = (): Free => sql<boolean>`type <> 'network.blocked'`;
+
+async function hasPending(db: Database, free: Free): Promise<boolean> {
+  const row = await db.selectFrom('pending_events').select('ordinal').where(free).limit(1).executeTakeFirst();
   return row !== undefined;
 }
 
 /** Takes the oldest pending events, in the order in which they were written. */
-async function takePending(transaction: Database, held: readonly string[]): Promise<PendingEventRow[]> {
+async function takePending(transaction: Database, free: Free): Promise<PendingEventRow[]> {
   const rows = await transaction
     .deleteFrom('pending_events')
     .where('ordinal', 'in', (oldest) =>
-      oldest
-        .selectFrom('pending_events')
-        .select('ordinal')
-        .where(isFree(held))
-        .orderBy('ordinal')
-        .limit(MAX_BATCH),
+      oldest.selectFrom('pending_events').select('ordinal').where(free).orderBy('ordinal').limit(MAX_BATCH),
     )
     .returningAll()
     .execute();
