@@ -117,10 +117,9 @@ export async function startControl(
   const exposed = openPorts(config, { ...storage, runner, ownAddress: () => new URL(address) }, stack);
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...live, ...access });
   const idempotency = new Idempotency(db, ownership.id, log);
-  const { usedTickets, accounts } = access;
-  const purged = [idempotency, exposed.previews, accounts.sessions, usedTickets];
+  const purged = [idempotency, exposed.previews, access.accounts.sessions, access.usedTickets];
   const shared = [...purged, ...live.purged, ...storage.purged];
-  purgeHourly({ leadership: ownership, shared, own: [live.buildKeeper], log }, stack);
+  purgeHourly({ ...storage, shared, own: [live.buildKeeper], log }, stack);
   const common = { db, organizationAudit, rules, runner, idempotency, metrics, limits, ...sites };
   const parts = {
     ...access,

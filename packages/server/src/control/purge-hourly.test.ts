@@ -10,8 +10,8 @@ test('only the control that leads deletes what all share, and a failure does not
   const purge = (name: string) => ({ purge: () => Promise.resolve(void purged.push(name)) });
   const failing = { purge: () => Promise.reject(new Error('the database is away')) };
   const parts = { shared: [failing, purge('shared')], own: [purge('own')], log };
-  await purgeAll({ ...parts, leadership: { isLeading: false } });
+  await purgeAll({ ...parts, ownership: { isLeading: false } });
   assert.deepEqual(purged, ['own']);
-  await purgeAll({ ...parts, leadership: { isLeading: true } });
+  await purgeAll({ ...parts, ownership: { isLeading: true } });
   assert.deepEqual(purged, ['own', 'own', 'shared']);
 });

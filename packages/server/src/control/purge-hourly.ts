@@ -9,7 +9,7 @@ interface Purged {
 }
 
 export interface PurgeParts {
-  leadership: Leadership;
+  ownership: Leadership;
   /** Records in SQL, which one control deletes for all. */
   shared: readonly Purged[];
   /** What each control has of its own, such as the images at its runners. */
@@ -23,8 +23,8 @@ export function purgeHourly(parts: PurgeParts, stack: AsyncDisposableStack): voi
 }
 
 /** Never rejects: the next round tries again. */
-export async function purgeAll({ leadership, shared, own, log }: PurgeParts): Promise<void> {
-  const due = leadership.isLeading ? [...own, ...shared] : own;
+export async function purgeAll({ ownership, shared, own, log }: PurgeParts): Promise<void> {
+  const due = ownership.isLeading ? [...own, ...shared] : own;
   const results = await Promise.allSettled(due.map((one) => one.purge()));
   for (const result of results)
     if (result.status === 'rejected')

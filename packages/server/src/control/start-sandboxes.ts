@@ -5,6 +5,7 @@ import type { ObjectStore } from '../lib/objects/object-store.ts';
 import { KeyedQueue } from '../lib/waiting/keyed-queue.ts';
 import { AuditArchive } from './audit/audit-archive.ts';
 import { AuditLog } from './audit/audit-log.ts';
+import { EntriesElsewhere } from './audit/entries-elsewhere.ts';
 import { AuditStore } from './audit/audit-store.ts';
 import type { OrganizationAudit } from './audit/organization/organization-audit.ts';
 import { TeamSecrets } from './audit/team-secrets.ts';
@@ -26,6 +27,7 @@ import type { EgressRules } from './egress/egress-rules.ts';
 import { Grants } from './egress/grants.ts';
 import { NamedSecretStore } from './egress/named-secrets/named-secret-store.ts';
 import { NamedSecrets } from './egress/named-secrets/named-secrets.ts';
+import { SecretWatch } from './egress/named-secrets/secret-watch.ts';
 import { SecretValues } from './egress/named-secrets/secret-values.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { BuildContexts } from './image-builds/build-contexts.ts';
@@ -94,7 +96,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const builtImages = new BuiltImages({ db, audit: organizationAudit, runner: runner.images, clock, log });
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
-  const { named, ...egress } = openEgress(base, audit, (id) => drivers.find(id));
+  const { named, ...egress } = openEgress(base, { audit, find: (id) => drivers.find(id) }, stack);
   const { grants, notes, egressKeeper } = egress;
   const environments = new Environments({ secrets, grants, store });
   const disks = await startDisks(
@@ -187,6 +189,7 @@ function openAudit(
   const teamSecrets = new TeamSecrets(db, secrets);
   const onWritten = (): void => events.sequencer.wake();
   const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, onWritten, log });
+  stack.use(new EntriesElsewhere({ db, audit, log }));
   const archive = stack.use(
     new AuditArchive({ leadership: ownership, store: auditStore, objects, clock, log }),
   );
@@ -201,9 +204,9 @@ interface EgressParts {
 }
 
 function openEgress(
-  { db, secrets, organizationAudit, rules, log }: SandboxesBase,
-  audit: AuditLog,
-  find: FindSandbox,
+  { db, ownership: { id: control }, secrets, organizationAudit, rules, log }: SandboxesBase,
+  { audit, find }: { audit: AuditLog; find: FindSandbox },
+  stack: AsyncDisposableStack,
 ): EgressParts {
   const store = new NamedSecretStore(db);
   const secretValues = new SecretValues({ store, secrets });
@@ -211,7 +214,8 @@ function openEgress(
   const notes = new EgressNotes({ db, audit, log });
   const egressKeeper = new EgressKeeper(log);
   const tell = (ids: readonly string[]): Promise<void> => egressKeeper.tellAtOnce(ids, find);
-  const namedSecrets = new NamedSecrets({ db, audit: organizationAudit, store, secrets, tell });
+  const namedSecrets = new NamedSecrets({ db, audit: organizationAudit, store, secrets, tell, control });
+  stack.use(new SecretWatch({ store, control, tell, log }));
   return { grants, notes, egressKeeper, named: { namedSecrets, secretValues } };
 }
 
