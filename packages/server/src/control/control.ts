@@ -19,6 +19,7 @@ import { FileLinks } from './auth/file-links.ts';
 import { Tickets } from './auth/tickets.ts';
 import { UsedTickets } from './auth/used-tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
+import { ChangeHints, type ChangeHintsOptions } from './db/change-hints.ts';
 import { connectDatabase } from './db/connect-database.ts';
 import { DatabaseLease } from './db/database-lease.ts';
 import { DatabaseHealth } from './db/database-health.ts';
@@ -52,7 +53,7 @@ import type { Sandboxes } from './sandbox/sandboxes.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';
 import { NO_SITES, type Sites } from './static-site/sites.ts';
-import { startWebhooks } from './webhooks/start-webhooks.ts';
+import { startWebhooks, type StartedWebhooks } from './webhooks/start-webhooks.ts';
 import type { Webhooks } from './webhooks/webhooks.ts';
 import { purgeHourly } from './purge-hourly.ts';
 import { startSandboxes } from './start-sandboxes.ts';
@@ -181,6 +182,7 @@ function openObjects(
 interface Storage {
   db: Database;
   events: Events;
+  hints: ChangeHints;
   webhooks: Webhooks;
   /** Records that are deleted when they are old. */
   purged: readonly { purge: () => Promise<unknown> }[];
@@ -220,10 +222,24 @@ async function openStorage(
   const running = { db, leadership: ownership, clock, log };
   const sending = startWebhooks({ ...running, secrets, organizationAudit, config, limits }, stack);
   const events = startEvents({ ...running, subscriber: sending.fanOut }, stack);
+  const hints = openHints({ connection, guard, log }, { events, sending }, stack);
   const { webhooks } = sending;
   const purged = [events.store, sending.purged];
-  const records = { db, events, webhooks, organizationAudit };
+  const records = { db, events, hints, webhooks, organizationAudit };
   return { ...records, purged, lease, ownership, databaseHealth, secrets, masterKey, pool };
+}
+
+/** Other controls number events and make deliveries, too. */
+function openHints(
+  options: ChangeHintsOptions,
+  { events, sending }: { events: Events; sending: StartedWebhooks },
+  stack: AsyncDisposableStack,
+): ChangeHints {
+  const hints = stack.use(new ChangeHints(options));
+  hints.on('events', () => events.sequencer.wake());
+  hints.on('deliveries', () => sending.wake());
+  hints.start();
+  return hints;
 }
 
 interface AccessBase extends Pick<Storage, 'db' | 'masterKey' | 'organizationAudit'> {

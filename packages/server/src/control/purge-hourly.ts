@@ -12,7 +12,7 @@ export interface PurgeParts {
   ownership: Leadership;
   /** Records in SQL, which one control deletes for all. */
   shared: readonly Purged[];
-  /** What each control has of its own, such as the images at its runners. */
+  /** Those that each control has of its own, such as the images at its runners. */
   own: readonly Purged[];
   log: Logger;
 }

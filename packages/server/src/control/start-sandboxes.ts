@@ -18,6 +18,7 @@ import { CommandStore } from './commands/command-store.ts';
 import { CommandWatch } from './commands/command-watch.ts';
 import { Commands, type CommandsParts } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
+import type { ChangeHints } from './db/change-hints.ts';
 import type { Database } from './db/database.ts';
 import type { Events } from './events/events.ts';
 import { startDisks } from './disks/start-disks.ts';
@@ -65,6 +66,7 @@ const MAX_RETRY_MS = 1_000;
 export interface SandboxesBase {
   db: Database;
   events: Events;
+  hints: ChangeHints;
   ownership: Ownership;
   runner: RunnerClient;
   secrets: SecretBox;
@@ -204,7 +206,7 @@ interface EgressParts {
 }
 
 function openEgress(
-  { db, ownership: { id: control }, secrets, organizationAudit, rules, log }: SandboxesBase,
+  { db, hints, ownership: { id: control }, secrets, organizationAudit, rules, log }: SandboxesBase,
   { audit, find }: { audit: AuditLog; find: FindSandbox },
   stack: AsyncDisposableStack,
 ): EgressParts {
@@ -215,7 +217,8 @@ function openEgress(
   const egressKeeper = new EgressKeeper(log);
   const tell = (ids: readonly string[]): Promise<void> => egressKeeper.tellAtOnce(ids, find);
   const namedSecrets = new NamedSecrets({ db, audit: organizationAudit, store, secrets, tell, control });
-  stack.use(new SecretWatch({ store, control, tell, log }));
+  const watch = stack.use(new SecretWatch({ store, control, tell, log }));
+  stack.use(hints.on('secrets', () => watch.wake()));
   return { grants, notes, egressKeeper, named: { namedSecrets, secretValues } };
 }
 

@@ -12,6 +12,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { sql, type RawBuilder } from 'kysely';
 import type { Logger } from 'pino';
 import { WakeSignal } from '../../lib/waiting/wake-signal.ts';
+import { hintChange } from '../db/change-hints.ts';
 import type { Database } from '../db/database.ts';
 import type { Leadership } from '../ownership/leadership.ts';
 import type { EventRow, PendingEventRow } from './event-tables.ts';
@@ -64,7 +65,7 @@ export class EventSequencer implements AsyncDisposable {
     this.#loop = this.#run();
   }
 
-  /** Call after a transaction with events. */
+  /** Call after a transaction with events, and when another control has numbered some. */
   wake(): void {
     this.#news.wake();
   }
@@ -147,6 +148,7 @@ export class EventSequencer implements AsyncDisposable {
     );
     await insertNumbered(transaction, numbered);
     await this.#parts.subscriber?.take(transaction, numbered);
+    await hintChange(transaction, 'events');
     await transaction
       .updateTable('event_counter')
       .set({ last_id: last_id + numbered.length })

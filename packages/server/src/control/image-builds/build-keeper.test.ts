@@ -15,7 +15,7 @@ import { startTwoControls, type TwoControls } from '../testing/two-controls.ts';
 import { BuildKeeper } from './build-keeper.ts';
 import type { BuildSandboxes } from './build-sandboxes.ts';
 import { BuildStore } from './build-store.ts';
-import { newBuildId } from './image-builds.ts';
+import { ImageBuilds, newBuildId, type ImageBuildsParts } from './image-builds.ts';
 
 const log = pino({ level: 'silent' });
 const MAX_BUILDS = 2;
@@ -106,4 +106,38 @@ test('a build is cancelled through the row that its control looks at', async () 
   const other = await insert(controls.first.id);
   await store.cancel(id);
   assert.deepEqual(await store.listCancelled([id, other.id]), [id]);
+});
+
+/** The builds as callers of the second control see them, which runs none. */
+function openSecond(): ImageBuilds {
+  return new ImageBuilds({ ownership: controls.second, store, log } as unknown as ImageBuildsParts);
+}
+
+const reach = () => ({ organizationId: controls.owner.organizationId, onlyTeamId: null });
+
+test('a caller at another control cancels a build, and is answered when it has ended', async () => {
+  const build = await insert(controls.first.id);
+  await using second = openSecond();
+  const cancelling = second.cancel(reach(), build.id);
+  await waitFor(
+    'the first control sees it',
+    async () => (await store.listCancelled([build.id])).length === 1,
+  );
+  await store.end(build, { end: { state: 'cancelled' }, by: SERVICE_ACTOR, atMs: Date.now() });
+  assert.equal((await cancelling).status, 'cancelled');
+});
+
+test('a caller at another control follows a build to its end', async () => {
+  const build = await insert(controls.first.id);
+  await using second = openSecond();
+  const types: string[] = [];
+  const following = (async () => {
+    const signal = AbortSignal.timeout(20_000);
+    for await (const { type } of second.follow(reach(), build.id, { after: 0, signal })) types.push(type);
+  })();
+  await store.addEvents(build.id, [{ seq: 1, event: { type: 'note', text: 'begun' } }]);
+  await waitFor('the first event', () => types.length === 1);
+  await store.end(build, { end: { state: 'cancelled' }, by: SERVICE_ACTOR, atMs: Date.now() });
+  await following;
+  assert.deepEqual(types, ['note', 'end']);
 });

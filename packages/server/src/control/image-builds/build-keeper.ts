@@ -107,7 +107,7 @@ export class BuildKeeper implements AsyncDisposable {
       await images.settleNoted(this.#stop.signal);
       const failed = results.find((result) => result.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
-      return hasEnded;
+      return hasEnded && !(await store.hasUnclean(ownership.id));
     } catch (error) {
       if (!this.#stop.signal.aborted)
         log.warn({ err: error }, 'cleaning up after builds failed; it is tried again');

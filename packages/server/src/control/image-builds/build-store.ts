@@ -164,6 +164,19 @@ export class BuildStore {
       .execute();
   }
 
+  /** Returns whether some may have left something that no control works on: their runners may have no owner yet. */
+  async hasUnclean(control: string): Promise<boolean> {
+    const row = await this.#db
+      .selectFrom('image_builds')
+      .select('id')
+      .where('cleaned', '=', false)
+      .where('state', '!=', 'running')
+      .where(isFreeFor(control))
+      .limit(1)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
   /** Returns the builds that run, or that may have left something, at any control. */
   async listOpen(): Promise<Set<string>> {
     const rows = await this.#db

@@ -25,11 +25,13 @@ export interface WebhooksBase {
   log: Logger;
 }
 
-interface StartedWebhooks {
+export interface StartedWebhooks {
   webhooks: Webhooks;
   /** Subscribes to events. */
   fanOut: DeliveryFanOut;
   purged: { purge: () => Promise<void> };
+  /** Call when another control may have made deliveries. */
+  wake: () => void;
 }
 
 /** Begins to send webhooks. */
@@ -55,5 +57,6 @@ export function startWebhooks(base: WebhooksBase, stack: AsyncDisposableStack): 
     webhooks: new Webhooks({ ...parts, db, audit, store, onDelivery }),
     fanOut: new DeliveryFanOut({ webhooks: store, deliveries, clock, onDelivery, onCrowd }),
     purged: { purge: () => deliveries.purge(clock.wallMs()) },
+    wake: onDelivery,
   };
 }

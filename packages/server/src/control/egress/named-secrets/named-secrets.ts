@@ -20,6 +20,7 @@ import { Secret } from '../../../lib/secret.ts';
 import { withDeadline } from '../../../lib/waiting/deadline.ts';
 import type { Reach } from '../../accounts/organizations/reach.ts';
 import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
+import { hintChange } from '../../db/change-hints.ts';
 import type { Database } from '../../db/database.ts';
 import type { SecretBox } from '../../secrets/secret-box.ts';
 import type { NamedSecretStore, SecretUse } from './named-secret-store.ts';
@@ -80,6 +81,7 @@ export class NamedSecrets {
     const stored = await this.#audit.commit(this.#db, { organizationId, by }, async (transaction) => {
       const result = await this.#store.within(transaction).put(row, MAX_SECRETS);
       if (result === undefined) return { result, notes: [] };
+      await hintChange(transaction, 'secrets');
       const data = { name, version: result.version };
       return { result, notes: [{ event: 'secret.stored', data }] };
     });

@@ -20,15 +20,18 @@ export interface SecretWatchParts {
 export class SecretWatch implements AsyncDisposable {
   readonly #parts: SecretWatchParts;
   readonly #timer: NodeJS.Timeout;
-  /** What was sent last, and when; by sandbox. */
+  /** The values that were sent last, and when; by sandbox. */
   #sent = new Map<string, { versions: number; atMs: number }>();
   #looking: Promise<void> | undefined;
 
   constructor(parts: SecretWatchParts, intervalMs = LOOK_EVERY_MS) {
     this.#parts = parts;
-    this.#timer = setInterval(() => {
-      this.#looking ??= this.#look().finally(() => (this.#looking = undefined));
-    }, intervalMs);
+    this.#timer = setInterval(() => this.wake(), intervalMs);
+  }
+
+  /** Looks now. */
+  wake(): void {
+    this.#looking ??= this.#look().finally(() => (this.#looking = undefined));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -431,7 +431,7 @@ const BUDGETS: Change = {
 const OWNERSHIP: Change = {
   columns: {
     sandboxes: { version: 0, runner_id: null, is_resuming: false },
-    idempotency_keys: { control_id: null },
+    idempotency_keys: { control_id: 'ctl1' },
   },
   adds: {
     used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
@@ -444,9 +444,9 @@ const OWNERSHIP: Change = {
 
 const WORK_OF_CONTROLS: Change = {
   columns: {
-    disks: { control_id: null },
-    disk_snapshots: { control_id: null },
-    image_builds: { control_id: null, is_cancelled: false },
+    disks: { control_id: 'ctl1' },
+    disk_snapshots: { control_id: 'ctl1' },
+    image_builds: { control_id: 'ctl1', is_cancelled: false },
   },
 };
 
