@@ -21,6 +21,7 @@ import { FileLinks } from './auth/file-links.ts';
 import { Tickets } from './auth/tickets.ts';
 import { UsedTickets } from './auth/used-tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
+import { ChangeHints, type ChangeHintsOptions } from './db/change-hints.ts';
 import { connectDatabase } from './db/connect-database.ts';
 import { DatabaseLease } from './db/database-lease.ts';
 import { DatabaseHealth } from './db/database-health.ts';
@@ -61,8 +62,9 @@ import { Runners } from './runners/runners.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
 import { SecretBox } from './secrets/secret-box.ts';
 import { NO_SITES, type Sites } from './static-site/sites.ts';
-import { startWebhooks } from './webhooks/start-webhooks.ts';
+import { startWebhooks, type StartedWebhooks } from './webhooks/start-webhooks.ts';
 import type { Webhooks } from './webhooks/webhooks.ts';
+import { purgeHourly } from './purge-hourly.ts';
 import { startSandboxes } from './start-sandboxes.ts';
 
 const OBJECTS_DIRECTORY = 'objects';
@@ -74,7 +76,6 @@ const BUILTIN_EGRESS: EgressSettings = {
   services: BUILTIN_SERVICES,
   replacedServices: [],
 };
-const PURGE_INTERVAL_MS = 3_600_000;
 
 export interface Control extends AsyncDisposable {
   /** `http://host:port` that it listens on; `https://` under TLS. */
@@ -135,13 +136,14 @@ export async function startControl(
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...access });
   const idempotency = new Idempotency(db, ownership.id, log);
   const purged = [idempotency, exposed.previews, access.accounts.sessions, access.usedTickets];
-  purgeHourly([...purged, ...live.purged, ...storage.purged], stack, log);
-  const shared = { db, organizationAudit, rules, runners, idempotency, metrics, limits, ...sites };
+  const shared = [...purged, ...live.purged, ...storage.purged];
+  purgeHourly({ ...storage, shared, own: [live.buildKeeper], log }, stack);
+  const common = { db, organizationAudit, rules, runners, idempotency, metrics, limits, ...sites };
   const parts = {
     ...access,
     ...live,
     ...exposed,
-    ...shared,
+    ...common,
     events,
     webhooks,
     requestForwarder: internal && openForwarder(internal, db, log, stack),
@@ -256,6 +258,7 @@ function openObjects(
 interface Storage {
   db: Database;
   events: Events;
+  hints: ChangeHints;
   webhooks: Webhooks;
   /** Records that are deleted when they are old. */
   purged: readonly { purge: () => Promise<unknown> }[];
@@ -297,12 +300,27 @@ async function openStorage(
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
   const secrets = new SecretBox(masterKey, older);
   const organizationAudit = new OrganizationAudit(secrets);
-  const sending = startWebhooks({ db, secrets, organizationAudit, config, limits, clock, log }, stack);
-  const events = startEvents({ db, subscriber: sending.fanOut, clock, log }, stack);
+  const running = { db, leadership: ownership, clock, log };
+  const sending = startWebhooks({ ...running, secrets, organizationAudit, config, limits }, stack);
+  const events = startEvents({ ...running, subscriber: sending.fanOut }, stack);
+  const hints = openHints({ connection, guard, log }, { events, sending }, stack);
   const { webhooks } = sending;
   const purged = [events.store, sending.purged];
-  const records = { db, events, webhooks, organizationAudit };
+  const records = { db, events, hints, webhooks, organizationAudit };
   return { ...records, purged, lease, ownership, controls, nodeId, databaseHealth, secrets, masterKey, pool };
+}
+
+/** Other controls number events and make deliveries, too. */
+function openHints(
+  options: ChangeHintsOptions,
+  { events, sending }: { events: Events; sending: StartedWebhooks },
+  stack: AsyncDisposableStack,
+): ChangeHints {
+  const hints = stack.use(new ChangeHints(options));
+  hints.on('events', () => events.sequencer.wake());
+  hints.on('deliveries', () => sending.wake());
+  hints.start();
+  return hints;
 }
 
 interface RegisterBase {
@@ -411,18 +429,6 @@ function watchState(
   });
 }
 
-function purgeHourly(
-  purged: readonly { purge: () => Promise<unknown> }[],
-  stack: AsyncDisposableStack,
-  log: Logger,
-): void {
-  const purge = setInterval(
-    () => void Promise.all(purged.map((kept) => kept.purge())).catch(logPurge(log)),
-    PURGE_INTERVAL_MS,
-  );
-  stack.defer(() => clearInterval(purge));
-}
-
 function openRules(config: ControlConfig, log: Logger): EgressRules {
   const settings = config.egress ?? BUILTIN_EGRESS;
   const rules = new EgressRules(settings);
@@ -463,14 +469,6 @@ function authenticateWhile(gate: Gate, authenticate: Authenticate): Authenticate
     gate.assertOpen();
     return authenticate(credential);
   };
-}
-
-function logPurge(log: Logger): (error: unknown) => void {
-  return (error) =>
-    log.warn(
-      { err: error },
-      'expired Idempotency-Keys, preview links, sessions, events or deliveries could not be deleted',
-    );
 }
 
 interface HealthParts {

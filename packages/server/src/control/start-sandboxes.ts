@@ -5,6 +5,7 @@ import type { ObjectStore } from '../lib/objects/object-store.ts';
 import { KeyedQueue } from '../lib/waiting/keyed-queue.ts';
 import { AuditArchive } from './audit/audit-archive.ts';
 import { AuditLog } from './audit/audit-log.ts';
+import { EntriesElsewhere } from './audit/entries-elsewhere.ts';
 import { AuditStore } from './audit/audit-store.ts';
 import type { OrganizationAudit } from './audit/organization/organization-audit.ts';
 import { TeamSecrets } from './audit/team-secrets.ts';
@@ -17,6 +18,7 @@ import { CommandStore } from './commands/command-store.ts';
 import { CommandWatch } from './commands/command-watch.ts';
 import { Commands, type CommandsParts } from './commands/commands.ts';
 import type { ControlLimits } from './control-config.ts';
+import type { ChangeHints } from './db/change-hints.ts';
 import type { Database } from './db/database.ts';
 import type { Events } from './events/events.ts';
 import { startDisks } from './disks/start-disks.ts';
@@ -26,6 +28,7 @@ import type { EgressRules } from './egress/egress-rules.ts';
 import { Grants } from './egress/grants.ts';
 import { NamedSecretStore } from './egress/named-secrets/named-secret-store.ts';
 import { NamedSecrets } from './egress/named-secrets/named-secrets.ts';
+import { SecretWatch } from './egress/named-secrets/secret-watch.ts';
 import { SecretValues } from './egress/named-secrets/secret-values.ts';
 import { GrantStore } from './egress/grant-store.ts';
 import { BuildContexts } from './image-builds/build-contexts.ts';
@@ -44,6 +47,7 @@ import type { RunnerCommands } from './placement/runner-commands.ts';
 import type { Runners } from './runners/runners.ts';
 import { FleetImages } from './images/fleet-images.ts';
 import type { RunnerClaims } from './ownership/runner-claims.ts';
+import type { Ownership } from './ownership/ownership.ts';
 import { Registries } from './registries/registries.ts';
 import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
@@ -65,6 +69,8 @@ const MAX_RETRY_MS = 1_000;
 export interface SandboxesBase {
   db: Database;
   events: Events;
+  hints: ChangeHints;
+  ownership: Ownership;
   claims: RunnerClaims;
   connect: RunnerFleetParts['connect'];
   /** The runner of this machine. */
@@ -101,10 +107,13 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const builtImages = new BuiltImages({ db, audit: organizationAudit, fleet: fleetImages, clock, log });
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
-  const { named, ...egress } = openEgress(base, audit, (id) => drivers.find(id));
+  const { named, ...egress } = openEgress(base, { audit, find: (id) => drivers.find(id) }, stack);
   const { grants, notes, egressKeeper } = egress;
   const environments = new Environments({ secrets, grants, store });
-  const disks = await startDisks({ db, runners, audit, clock, limits, limitsOf, log }, stack);
+  const disks = await startDisks(
+    { db, runners, ownership: base.ownership, audit, clock, limits, limitsOf, log },
+    stack,
+  );
   const runnerOf = (id: string): RunnerClient => drivers.runnerOf(id);
   const { watch, commandParts } = openCommands(base, { audit, runnerOf }, stack);
   const common = { runners, store, clock };
@@ -158,6 +167,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
 interface BuildRecords {
   contexts: BuildContexts;
   imageBuilds: ImageBuilds;
+  buildKeeper: BuildKeeper;
   /** For the hourly removal of what is old. */
   purged: readonly { purge: () => Promise<void> }[];
 }
@@ -169,7 +179,7 @@ interface BuildsBase extends Pick<ImageBuildsParts, 'images' | 'registries' | 'c
 
 /** Ends the builds that a killed control has left, and begins to clean up after builds. */
 async function openBuilds(
-  { db, organizationAudit, dataDir, diskReserveMiB, runners, limits, clock, log }: SandboxesBase,
+  { db, ownership, organizationAudit, dataDir, diskReserveMiB, runners, limits, clock, log }: SandboxesBase,
   { sandboxes: all, fleetImages: fleet, ...parts }: BuildsBase,
   stack: AsyncDisposableStack,
 ): Promise<BuildRecords> {
@@ -177,12 +187,16 @@ async function openBuilds(
   const store = new BuildStore(db, organizationAudit);
   const sandboxes = new BuildSandboxes(all);
   const cache = new StepCache({ db, images: parts.images, fleet, clock, log });
-  const keeper = stack.use(new BuildKeeper({ store, images: parts.images, sandboxes, clock, log }));
+  const keeper = stack.use(
+    new BuildKeeper({ ownership, store, images: parts.images, sandboxes, clock, log }),
+  );
   const queues = { turns: new KeyedQueue(), searches: makeSearches() };
   const shared = { store, cache, contexts, sandboxes, keeper, ...queues };
-  const imageBuilds = stack.use(new ImageBuilds({ ...parts, ...shared, runners, limits, clock, log }));
+  const imageBuilds = stack.use(
+    new ImageBuilds({ ...parts, ...shared, ownership, runners, limits, clock, log }),
+  );
   await keeper.start();
-  return { contexts, imageBuilds, purged: [store, cache, keeper] };
+  return { contexts, imageBuilds, buildKeeper: keeper, purged: [store, cache] };
 }
 
 function openRegistries({ db, organizationAudit: audit, secrets, log }: SandboxesBase): Registries {
@@ -190,14 +204,17 @@ function openRegistries({ db, organizationAudit: audit, secrets, log }: Sandboxe
 }
 
 function openAudit(
-  { db, events, secrets, objects, clock, log }: SandboxesBase,
+  { db, events, ownership, secrets, objects, clock, log }: SandboxesBase,
   stack: AsyncDisposableStack,
 ): { audit: AuditLog; auditStore: AuditStore; teamSecrets: TeamSecrets; archive: AuditArchive } {
   const auditStore = new AuditStore(db);
   const teamSecrets = new TeamSecrets(db, secrets);
   const onWritten = (): void => events.sequencer.wake();
   const audit = new AuditLog({ db, store: auditStore, secrets: teamSecrets, clock, onWritten, log });
-  const archive = stack.use(new AuditArchive({ store: auditStore, objects, clock, log }));
+  stack.use(new EntriesElsewhere({ db, audit, log }));
+  const archive = stack.use(
+    new AuditArchive({ leadership: ownership, store: auditStore, objects, clock, log }),
+  );
   return { audit, auditStore, teamSecrets, archive };
 }
 
@@ -209,9 +226,9 @@ interface EgressParts {
 }
 
 function openEgress(
-  { db, secrets, organizationAudit, rules, log }: SandboxesBase,
-  audit: AuditLog,
-  find: FindSandbox,
+  { db, hints, ownership: { id: control }, secrets, organizationAudit, rules, log }: SandboxesBase,
+  { audit, find }: { audit: AuditLog; find: FindSandbox },
+  stack: AsyncDisposableStack,
 ): EgressParts {
   const store = new NamedSecretStore(db);
   const secretValues = new SecretValues({ store, secrets });
@@ -219,7 +236,9 @@ function openEgress(
   const notes = new EgressNotes({ db, audit, log });
   const egressKeeper = new EgressKeeper(log);
   const tell = (ids: readonly string[]): Promise<void> => egressKeeper.tellAtOnce(ids, find);
-  const namedSecrets = new NamedSecrets({ db, audit: organizationAudit, store, secrets, tell });
+  const namedSecrets = new NamedSecrets({ db, audit: organizationAudit, store, secrets, tell, control });
+  const watch = stack.use(new SecretWatch({ store, control, tell, log }));
+  stack.use(hints.on('secrets', () => watch.wake()));
   return { grants, notes, egressKeeper, named: { namedSecrets, secretValues } };
 }
 
@@ -299,13 +318,12 @@ function startCreditKeeper(
 }
 
 function openBudgets(
-  { db, events, clock, organizationAudit: audit, limits, log }: SandboxesBase,
+  { db, events, ownership: leadership, clock, organizationAudit: audit, limits, log }: SandboxesBase,
   stack: AsyncDisposableStack,
 ): Budgets {
   const onEvent = (): void => events.sequencer.wake();
-  const keeper = stack.use(
-    new BudgetKeeper({ db, clock, intervalMs: limits.accountIntervalMs, onEvent, log }),
-  );
+  const { accountIntervalMs: intervalMs } = limits;
+  const keeper = stack.use(new BudgetKeeper({ db, leadership, clock, intervalMs, onEvent, log }));
   keeper.start();
   return new Budgets({ db, clock, audit, onChange: (id) => keeper.wake(id) });
 }

@@ -1,10 +1,12 @@
 /**
  * Copies the logs of ended sandboxes to the object store, where they outlive this machine. Best effort: a log that
  * cannot be stored stays in SQL, where all logs are anyway, and does not hold up later ones. It is retried when the
- * next sandbox ends, every hour, and at the next start.
+ * next sandbox ends, every hour by the control that leads, and at the next start. Two controls may store one log at a time: it has
+ * ended, so both store the same bytes.
  */
 import type { Logger } from 'pino';
 import type { ObjectStore } from '../../lib/objects/object-store.ts';
+import type { Leadership } from '../ownership/leadership.ts';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 import type { SandboxRow } from '../sandbox/record/sandbox-tables.ts';
 import type { Clock } from '../time/clock.ts';
@@ -19,6 +21,7 @@ const STOP_MS = 5000;
 const MAX_FAILURES = 16;
 
 export interface AuditArchiveParts {
+  leadership: Leadership;
   store: AuditStore;
   objects: ObjectStore;
   clock: Pick<Clock, 'wallMs'>;
@@ -36,7 +39,9 @@ export class AuditArchive implements AsyncDisposable {
 
   constructor(parts: AuditArchiveParts) {
     this.#parts = parts;
-    this.#timer = setInterval(() => this.wake(), RETRY_MS);
+    this.#timer = setInterval(() => {
+      if (parts.leadership.isLeading) this.wake();
+    }, RETRY_MS);
   }
 
   /** Call after a sandbox has ended. Stores all unstored logs in the background, one after the other. */

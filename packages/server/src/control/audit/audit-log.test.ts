@@ -13,9 +13,10 @@ import type { AuditEntryRow } from './audit-tables.ts';
 import { openMasterKeys } from '../secrets/master-key.ts';
 import { SecretBox } from '../secrets/secret-box.ts';
 import { SandboxStore } from '../sandbox/record/sandbox-store.ts';
-import { startHarness, type ControlHarness } from '../testing/control-harness.ts';
+import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 import { formatEntry, type AuditNote } from './audit-chain.ts';
 import { AuditLog } from './audit-log.ts';
+import { EntriesElsewhere } from './entries-elsewhere.ts';
 import { AuditStore } from './audit-store.ts';
 import { TeamSecrets } from './team-secrets.ts';
 
@@ -173,4 +174,42 @@ test('a long log is read completely, in pages of bounded size', async () => {
   assert.ok(page.length >= 4 && page.length < 8, `${page.length} entries`);
   assert.equal((await store.listEntries(id, 7)).length, 1);
   assert.deepEqual(await store.listEntries(id, 8), []);
+});
+
+test('two writers that commit changes to one log in turn both succeed, and the chain stays whole', async () => {
+  const id = ids[0] ?? '';
+  const logs = [openLog(), openLog()];
+  const done: string[] = [];
+  for (const round of numbers(6)) {
+    const writer = logs[Number(round) % 2];
+    await writer?.commit(id, exec(round), () => Promise.resolve(void done.push(round)));
+  }
+  assert.deepEqual(await readCommands(id), numbers(6));
+  assert.deepEqual([...new Set(done)], numbers(6));
+});
+
+test('two writers that commit changes to one log at the same time both succeed', async () => {
+  const id = ids[0] ?? '';
+  const logs = [openLog(), openLog()];
+  const rounds = numbers(4);
+  await Promise.all(
+    logs.flatMap((writer, index) =>
+      rounds.map((round) => writer.commit(id, exec(`${index}.${round}`), () => Promise.resolve())),
+    ),
+  );
+  const expected = logs.flatMap((_, index) => rounds.map((round) => `${index}.${round}`));
+  assert.deepEqual(new Set(await readCommands(id)), new Set(expected));
+});
+
+test('a reader is woken for an entry that another control has written', async () => {
+  const id = ids[0] ?? '';
+  const here = openLog();
+  await here.append(id, exec('0'));
+  let news = 0;
+  using _watch = here.watch(id, () => (news += 1));
+  using _elsewhere = new EntriesElsewhere({ db, audit: here, log: pino({ level: 'silent' }) }, 20);
+  await waitFor('the first look', () => news === 1);
+  await openLog().append(id, exec('1'));
+  await waitFor('the entry', () => news === 2);
+  assert.deepEqual(await readCommands(id), ['0', '1']);
 });

@@ -1,5 +1,5 @@
 /**
- * The only writer of all audit chains. It writes the waiting entries of all sandboxes in one statement (group commit).
+ * The only writer of audit chains in this process. It writes the waiting entries of all sandboxes in one statement (group commit).
  * Each sandbox's entries keep the order in which they arrived:
  *
  *     append ──► waiting of sandbox A ─┐
@@ -8,14 +8,15 @@
  *
  * When the answer to a statement is lost, the statement may have been executed or not. The writer then reads the head
  * again and writes missing entries once more, byte for byte, until the deadline. A statement that is executed late
- * violates the primary key (sandbox, seq), so no chain ever forks.
+ * violates the primary key (sandbox, seq), so no chain ever forks. The same holds for the entries of another control: it
+ * may write one when it takes a snapshot of the disk of a sandbox, or when it takes over a runner. The head is then read again.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, isLastEvent } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { AuditEntryRow } from './audit-tables.ts';
 import type { Database } from '../db/database.ts';
-import { isDatabaseAway } from '../db/database-error.ts';
+import { isDatabaseAway, isTaken } from '../db/database-error.ts';
 import type { Clock } from '../time/clock.ts';
 import { AuditChain, type AuditNote } from './audit-chain.ts';
 import type { Line, Part, Waiting, Written } from './audit-line.ts';
@@ -28,6 +29,9 @@ import { stretched } from '../../lib/waiting/deadline.ts';
 /** How long an entry waits for an unreachable database before its caller gets an error. */
 const WRITE_DEADLINE_MS = 10_000;
 const RETRY_DELAY_MS = 100;
+const PRIMARY_KEY = 'audit_entries_pkey';
+/** Attempts to commit a change whose place in the chain another writer takes. */
+const MAX_TAKEN = 5;
 /** Limit of one statement. */
 const MAX_BATCH_NOTES = 1_000;
 
@@ -91,6 +95,16 @@ export class AuditLog {
           this.#watchers.delete(sandboxId);
       },
     };
+  }
+
+  /** Returns the sandboxes that have listeners. */
+  watched(): string[] {
+    return [...this.#watchers.keys()];
+  }
+
+  /** Calls the listeners of a sandbox: another control has written an entry. */
+  wake(sandboxId: string): void {
+    for (const listener of this.#watchers.get(sandboxId) ?? []) listener();
   }
 
   #enqueue(sandboxId: string, item: Pick<Waiting, 'notes' | 'work'>): Promise<Written> {
@@ -183,11 +197,20 @@ export class AuditLog {
   }
 
   async #writeAlone(part: Part): Promise<void> {
+    try {
+      for (let taken = 0; !(await this.#tryAlone(part, taken < MAX_TAKEN)); taken += 1);
+    } finally {
+      void this.#writeAll();
+    }
+  }
+
+  /** Returns false, with nothing done, if another writer took the place of the entries and they `mayRepeat`. */
+  async #tryAlone(part: Part, mayRepeat: boolean): Promise<boolean> {
     const { line, items } = part;
     try {
       const [ready] = await this.#prepare([part]);
       const [item] = items;
-      if (ready === undefined || item?.work === undefined) return;
+      if (ready === undefined || item?.work === undefined) return true;
       const { work } = item;
       const result = await this.#parts.db.transaction().execute(async (transaction) => {
         const rows = ready.rows ?? [];
@@ -198,10 +221,14 @@ export class AuditLog {
       this.#settle(part, ready.rows ?? [], result);
     } catch (error) {
       line.chain = undefined;
+      if (mayRepeat && isTaken(error, PRIMARY_KEY)) {
+        delete part.rows;
+        delete part.previous;
+        return false;
+      }
       if (!(await this.#endUnwritten(part, error))) this.#fail(part, error);
-    } finally {
-      void this.#writeAll();
     }
+    return true;
   }
 
   /** Ends a sandbox without its last entry if the chain's secret is unreadable. Returns false for any other cause. */
@@ -251,7 +278,7 @@ export class AuditLog {
     }
     this.#release(line);
     this.#parts.onWritten?.();
-    for (const wake of this.#watchers.get(line.sandboxId) ?? []) wake();
+    this.wake(line.sandboxId);
   }
 
   #fail({ line, items }: Part, error: unknown): void {

@@ -54,7 +54,7 @@ async function writeUses(db: Database, used: ReadonlyMap<string, number>): Promi
   const times = [...used.values()];
   // Without a wait: the end of several sessions locks their keys in another order.
   await sql`
-    UPDATE api_keys SET last_used_at = used.at
+    UPDATE api_keys SET last_used_at = greatest(last_used_at, used.at)
     FROM (
       SELECT id, at FROM unnest(${ids}::text[], ${times}::bigint[]) AS uses (key_id, at)
       JOIN api_keys ON id = key_id

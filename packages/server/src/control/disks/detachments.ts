@@ -8,7 +8,14 @@ import type { Logger } from 'pino';
 import type { DiskState } from '../../lib/protocol/disk-protocol.ts';
 import type { Database } from '../db/database.ts';
 import type { RunnerDisks } from '../placement/runner-disks.ts';
-import { freeDisk, giveBack, isDetaching, listDetaching, type DetachingRow } from './held-disk.ts';
+import {
+  findDetaching,
+  freeDisk,
+  giveBack,
+  isDetaching,
+  listDetaching,
+  type DetachingRow,
+} from './held-disk.ts';
 import { enterDiskStep } from './steps.ts';
 
 const FIRST_DELAY_MS = 25;
@@ -23,6 +30,8 @@ export interface Detaching {
 export interface DetachmentsParts {
   db: Database;
   runnerOf: (disk: { disk: string }) => Promise<RunnerDisks>;
+  /** Id of this control. */
+  control: string;
   /** Longest time between two questions. */
   maxDelayMs: number;
   log: Logger;
@@ -63,13 +72,13 @@ export class Detachments implements AsyncDisposable {
     entry.ended = this.#follow(entry).finally(() => this.#entries.delete(row.sandbox_id));
   }
 
-  /** Follows all disks that are being detached according to their records. */
+  /** Follows the disks that are being detached from runners of this control, according to their records. */
   async load(): Promise<void> {
     for (const sandboxId of this.#toGiveBack) {
       await giveBack(this.#parts.db, sandboxId);
       this.#toGiveBack.delete(sandboxId);
     }
-    for (const row of await listDetaching(this.#parts.db)) this.begin(row);
+    for (const row of await listDetaching(this.#parts.db, this.#parts.control)) this.begin(row);
   }
 
   /** Makes the disk of a resume that failed free again. Does not throw: it is tried again until it succeeds. */
@@ -83,14 +92,21 @@ export class Detachments implements AsyncDisposable {
     );
   }
 
-  /** Resolves when the disk of this sandbox is free, or after the deadline. */
+  /** Resolves when the disk of this sandbox, of a runner of this control, is free, or after the deadline. */
   async wait(sandboxId: string, deadlineMs: number): Promise<void> {
-    const entry = this.#entries.get(sandboxId);
+    const entry = this.#entries.get(sandboxId) ?? (await this.#find(sandboxId));
     if (entry === undefined) return;
     const timer = new AbortController();
     const late = delay(deadlineMs, undefined, { signal: timer.signal }).catch(() => undefined);
     await Promise.race([entry.ended, late]);
     timer.abort();
+  }
+
+  /** Begins to follow a disk that an earlier process or another control has left. */
+  async #find(sandboxId: string): Promise<Entry | undefined> {
+    const row = await findDetaching(this.#parts.db, sandboxId);
+    if (row !== undefined) this.begin(row);
+    return this.#entries.get(sandboxId);
   }
 
   async #follow(entry: Entry): Promise<void> {

@@ -6,7 +6,8 @@
  *     row `detaching`                                   ─► free, when the runner no longer holds it (detachments.ts)
  *
  * Once an hour, and when data has changed, it measures what each disk stores (billing), and has the runner delete
- * objects that no disk refers to.
+ * objects that no disk refers to. With many controls each does the work that it has begun, and frees the disks of its runners. The
+ * leading one measures and collects, and does what controls that are gone have left.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -16,7 +17,7 @@ import type { DiskSnapshots } from './disk-snapshots.ts';
 import type { DiskRow } from './disk-tables.ts';
 import { addressOf, type DiskWork } from './disk-work.ts';
 import type { Disks } from './disks.ts';
-import { giveBackAll } from './held-disk.ts';
+import { giveBackLeft } from './held-disk.ts';
 
 const HOUR_MS = 3_600_000;
 const RETRY_MS = 60_000;
@@ -46,7 +47,7 @@ export class DiskKeeper implements AsyncDisposable {
 
   /** Call before any sandbox is resumed. */
   async start(): Promise<void> {
-    await giveBackAll(this.#parts.work.parts.db);
+    await giveBackLeft(this.#parts.work.parts.db);
     await this.#parts.detachments.load();
     this.#loop = this.#run();
   }
@@ -62,19 +63,27 @@ export class DiskKeeper implements AsyncDisposable {
     while (!signal.aborted) {
       await delay(intervalMs, undefined, { signal }).catch(() => undefined);
       if (signal.aborted) return;
-      await this.#try('detachments', () => this.#parts.detachments.load());
+      await this.#try('detachments', () => this.#resolveDetachments());
       await this.#try('disks', () => this.#resolveInterrupted());
       await this.#try('snapshots of disks', () => this.#parts.snapshots.resolveInterrupted());
       await this.#try('growth of disks', () => this.#resolveGrowth());
-      await this.#try('measurements of disks', () => this.#measure());
+      if (this.#parts.work.parts.ownership.isLeading)
+        await this.#try('measurements of disks', () => this.#measure());
       await this.#try('collections', () => this.#collect());
     }
+  }
+
+  async #resolveDetachments(): Promise<void> {
+    await giveBackLeft(this.#parts.work.parts.db);
+    await this.#parts.detachments.load();
   }
 
   async #resolveInterrupted(): Promise<void> {
     const { work } = this.#parts;
     // Forks first: a disk cannot be removed while one exists.
-    const rows = (await work.store.listUnsettled()).toSorted((a, b) => b.created_at - a.created_at);
+    const rows = (await work.store.listUnsettled(work.parts.ownership)).toSorted(
+      (a, b) => b.created_at - a.created_at,
+    );
     for (const row of rows) {
       if (work.underWay.has(row.id)) continue;
       await work.underWay.run(row.id, () => work.eraseOrLeave(row, ['creating', 'deleting']));
@@ -83,7 +92,7 @@ export class DiskKeeper implements AsyncDisposable {
 
   async #resolveGrowth(): Promise<void> {
     const { work, disks } = this.#parts;
-    for (const row of await work.store.listGrowing())
+    for (const row of await work.store.listGrowing(work.parts.ownership))
       if (!work.underWay.has(row.id)) await work.underWay.run(row.id, () => disks.resolveGrowth(row));
   }
 
@@ -110,7 +119,7 @@ export class DiskKeeper implements AsyncDisposable {
     const now = clock.monotonicMs();
     for (const organizationId of await work.store.listOrganizations()) {
       const since = this.#collected.get(organizationId);
-      const isDue = since === undefined || now - since >= HOUR_MS;
+      const isDue = work.parts.ownership.isLeading && (since === undefined || now - since >= HOUR_MS);
       if (!isDue && !work.withGarbage.has(organizationId)) continue;
       work.withGarbage.delete(organizationId);
       this.#collected.set(organizationId, now);

@@ -1,6 +1,7 @@
 /** Snapshots of disks in SQL, including those that are being taken or removed. */
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { isUpToSql, type Ownership } from '../ownership/ownership.ts';
 import type { DiskSnapshotRow } from './disk-tables.ts';
 
 export class DiskSnapshotStore {
@@ -66,10 +67,14 @@ export class DiskSnapshotStore {
   }
 
   /** Returns the condemned row; undefined if it was in no state of `from`. */
-  condemn(id: string, from: readonly DiskSnapshotRow['status'][]): Promise<DiskSnapshotRow | undefined> {
+  condemn(
+    id: string,
+    from: readonly DiskSnapshotRow['status'][],
+    control: string,
+  ): Promise<DiskSnapshotRow | undefined> {
     return this.#db
       .updateTable('disk_snapshots')
-      .set({ status: 'deleting' })
+      .set({ status: 'deleting', control_id: control })
       .where('id', '=', id)
       .where('status', 'in', [...from])
       .returningAll()
@@ -84,14 +89,15 @@ export class DiskSnapshotStore {
       .execute();
   }
 
-  /** Lists snapshots that are being taken or removed, of disks that are ready. */
-  listUnsettled(): Promise<DiskSnapshotRow[]> {
+  /** Lists snapshots that this control is to take or remove, of disks that are ready. */
+  listUnsettled(ownership: Ownership): Promise<DiskSnapshotRow[]> {
     return this.#db
       .selectFrom('disk_snapshots')
       .innerJoin('disks', 'disks.id', 'disk_snapshots.disk_id')
       .selectAll('disk_snapshots')
       .where('disk_snapshots.status', '<>', 'ready')
       .where('disks.status', '=', 'ready')
+      .where(isUpToSql('disk_snapshots.control_id', ownership))
       .execute();
   }
 }

@@ -81,7 +81,7 @@ export class DiskSnapshots {
 
   /** Removes snapshots that an earlier process left unfinished. */
   async resolveInterrupted(): Promise<void> {
-    for (const { id } of await this.#work.snapshots.listUnsettled()) {
+    for (const { id } of await this.#work.snapshots.listUnsettled(this.#work.parts.ownership)) {
       if (this.#work.underWay.has(id)) continue;
       await this.#work.underWay.run(id, () => this.#eraseOrLeave(id, ['creating', 'deleting']));
     }
@@ -107,6 +107,7 @@ export class DiskSnapshots {
         version: null,
         size_gb: disk.size_gb,
         created_at: this.#work.nowMs,
+        control_id: this.#work.control,
       });
     });
   }
@@ -149,7 +150,7 @@ export class DiskSnapshots {
 
   async #eraseOrLeave(id: string, from: readonly DiskSnapshotRow['status'][]): Promise<void> {
     try {
-      const row = await this.#work.snapshots.condemn(id, from);
+      const row = await this.#work.snapshots.condemn(id, from, this.#work.control);
       if (row !== undefined) await this.#erase(row);
     } catch (error) {
       this.#work.parts.log.warn(

@@ -4,6 +4,7 @@ import type { DiskState } from '../../lib/protocol/disk-protocol.ts';
 import { isWithinSql, type Reach } from '../accounts/organizations/reach.ts';
 import { chargeStorage } from '../billing/storage/charge-storage.ts';
 import type { Database } from '../db/database.ts';
+import { isUpToSql, type Ownership } from '../ownership/ownership.ts';
 import type { DiskUse } from './disk-quota.ts';
 import type { DiskRow, NewDiskRow } from './disk-tables.ts';
 
@@ -144,12 +145,16 @@ export class DiskStore {
    * Marks a disk as `deleting`: callers no longer see it, its name is free, and what it stored until `now` is billed.
    * Returns false if it was in no state of `from`.
    */
-  condemn(id: string, from: readonly DiskRow['status'][], now: number): Promise<boolean> {
+  condemn(
+    id: string,
+    from: readonly DiskRow['status'][],
+    { now, control }: { now: number; control: string },
+  ): Promise<boolean> {
     return this.#atomically(async (transaction) => {
       await chargeStorage(transaction, id, now);
       const { numUpdatedRows } = await transaction
         .updateTable('disks')
-        .set({ status: 'deleting' })
+        .set({ status: 'deleting', control_id: control })
         .where('id', '=', id)
         .where('status', 'in', [...from])
         .executeTakeFirst();
@@ -171,13 +176,14 @@ export class DiskStore {
     await this.#db.deleteFrom('disks').where('id', '=', id).where('status', '=', 'deleting').execute();
   }
 
-  /** Lists disks that are being made or removed, without those that a sandbox still holds. */
-  listUnsettled(): Promise<DiskRow[]> {
+  /** Lists disks that this control is to make or remove, without those that a sandbox still holds. */
+  listUnsettled(ownership: Ownership): Promise<DiskRow[]> {
     return this.#db
       .selectFrom('disks')
       .selectAll()
       .where('status', '<>', 'ready')
       .where('sandbox_id', 'is', null)
+      .where(isUpToSql('control_id', ownership))
       .execute();
   }
 
@@ -194,9 +200,17 @@ export class DiskStore {
     return fork !== undefined;
   }
 
-  /** Notes the size to which a disk will grow; null for none. */
-  async setGrowing(id: string, sizeGb: number | null): Promise<void> {
-    await this.#db.updateTable('disks').set({ growing_to_gb: sizeGb }).where('id', '=', id).execute();
+  /** Notes the size to which a disk will grow, and the control that has it grown. */
+  async setGrowing(id: string, sizeGb: number, control: string): Promise<void> {
+    await this.#db
+      .updateTable('disks')
+      .set({ growing_to_gb: sizeGb, control_id: control })
+      .where('id', '=', id)
+      .execute();
+  }
+
+  async forgetGrowth(id: string): Promise<void> {
+    await this.#db.updateTable('disks').set({ growing_to_gb: null }).where('id', '=', id).execute();
   }
 
   async completeGrowth(id: string, sizeGb: number, state: DiskState): Promise<void> {
@@ -213,12 +227,13 @@ export class DiskStore {
       .execute();
   }
 
-  listGrowing(): Promise<DiskRow[]> {
+  listGrowing(ownership: Ownership): Promise<DiskRow[]> {
     return this.#db
       .selectFrom('disks')
       .selectAll()
       .where('growing_to_gb', 'is not', null)
       .where('status', '=', 'ready')
+      .where(isUpToSql('control_id', ownership))
       .execute();
   }
 

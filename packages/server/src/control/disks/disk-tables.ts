@@ -31,6 +31,8 @@ export interface DiskTable {
   stored_at: number;
   stored_version: Generated<number | null>;
   created_at: number;
+  /** The control that makes, grows or removes it, or has done so last; null for none. */
+  control_id: Generated<string | null>;
 }
 
 export interface DiskSnapshotTable {
@@ -44,6 +46,8 @@ export interface DiskSnapshotTable {
   version: Generated<number | null>;
   size_gb: number;
   created_at: number;
+  /** As of a disk. */
+  control_id: Generated<string | null>;
 }
 
 export type DiskRow = Selectable<DiskTable>;

@@ -4,6 +4,7 @@ import type { AuditLog } from '../audit/audit-log.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { Database } from '../db/database.ts';
 import type { LimitsOf } from '../limits/organization-limits.ts';
+import type { Ownership } from '../ownership/ownership.ts';
 import { insist } from '../placement/insist.ts';
 import type { DiskAddress, RunnerDisks } from '../placement/runner-disks.ts';
 import type { Runners } from '../runners/runners.ts';
@@ -18,6 +19,7 @@ import { UnderWay } from './under-way.ts';
 export interface DiskWorkParts {
   db: Database;
   runners: Pick<Runners, 'any' | 'get'>;
+  ownership: Ownership;
   audit: Pick<AuditLog, 'commit'>;
   clock: Clock;
   limits: Pick<ControlLimits, 'captureDeadlineMs' | 'runnerOutageDeadlineMs'>;
@@ -46,6 +48,11 @@ export class DiskWork {
     return (holder === undefined ? runners.any() : runners.get(holder)).client.disks;
   }
 
+  /** Id of this control. */
+  get control(): string {
+    return this.parts.ownership.id;
+  }
+
   get nowMs(): number {
     return this.parts.clock.wallMs();
   }
@@ -61,7 +68,8 @@ export class DiskWork {
   /** Erases a disk. Does not throw, as the decision is made: the keeper removes what is left. */
   async eraseOrLeave(disk: DiskIdentity, from: readonly DiskRow['status'][]): Promise<void> {
     try {
-      if (await this.store.condemn(disk.id, from, this.nowMs)) await this.erase(disk);
+      if (await this.store.condemn(disk.id, from, { now: this.nowMs, control: this.control }))
+        await this.erase(disk);
     } catch (error) {
       this.parts.log.warn({ err: error, disk_id: disk.id }, 'a disk is left to the keeper');
     }

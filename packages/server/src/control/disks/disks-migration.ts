@@ -48,3 +48,9 @@ export async function createDisks(db: Database): Promise<void> {
   await sql`CREATE UNIQUE INDEX disk_snapshots_by_name ON disk_snapshots (disk_id, name)
     WHERE status <> 'deleting'`.execute(db);
 }
+
+/** Names the control of each disk and each snapshot that is being made or removed: another one must not take it for left over. */
+export async function nameControlsOfDisks(db: Kysely<unknown>): Promise<void> {
+  await sql`ALTER TABLE disks ADD COLUMN control_id text`.execute(db);
+  await sql`ALTER TABLE disk_snapshots ADD COLUMN control_id text`.execute(db);
+}

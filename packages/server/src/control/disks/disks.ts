@@ -199,7 +199,7 @@ export class Disks {
         runner.grow(address, sizeGb * DISK_GB_BYTES, leftMs),
       );
     } catch (error) {
-      if (!isUnanswered(error)) await this.#store.setGrowing(row.id, null);
+      if (!isUnanswered(error)) await this.#store.forgetGrowth(row.id);
       throw error;
     }
   }
@@ -214,7 +214,7 @@ export class Disks {
         // Of an interrupted growth, which the runner may have done.
         if (((await store.findById(id))?.growing_to_gb ?? 0) > sizeGb) throw isGrowing(name);
         await this.#checkQuota(store, organization_id, { disks: 0, gb: sizeGb - size_gb });
-        await store.setGrowing(id, sizeGb);
+        await store.setGrowing(id, sizeGb, this.#work.control);
       });
       await enterDiskStep('disk.grow');
       await this.resolveGrowth({ id, organization_id, growing_to_gb: sizeGb });
@@ -276,7 +276,7 @@ export class Disks {
       if (row.sandbox_id !== null) throw inUse(row);
       const forks = await store.listForks(row.id);
       if (forks.length > 0) throw hasForks(name, forks);
-      await store.condemn(row.id, ['ready'], this.#work.nowMs);
+      await store.condemn(row.id, ['ready'], { now: this.#work.nowMs, control: this.#work.control });
       return row;
     });
   }
@@ -331,6 +331,7 @@ export class Disks {
       durability,
       stored_at: now,
       created_at: now,
+      control_id: this.#work.control,
     };
   }
 }

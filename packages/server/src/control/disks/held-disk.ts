@@ -9,6 +9,7 @@
 import type { SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { isAliveSql, isOwnRunnerSql } from '../ownership/live-controls.ts';
 
 /** A sandbox with a disk, as far as its disk depends on it. */
 export interface Holder {
@@ -55,13 +56,16 @@ export async function giveBack(db: Database, sandboxId: string): Promise<void> {
     .execute();
 }
 
-/** Does {@link giveBack} for all resumes that an earlier process began. */
-export async function giveBackAll(db: Database): Promise<void> {
-  await db
-    .updateTable('disks')
-    .set({ attachment: 'detaching' })
-    .where('attachment', '=', 'attaching')
-    .execute();
+/**
+ * Does {@link giveBack} for resumes that are over: their sandboxes are not about to run, or no control owns their runner, so that an
+ * earlier process began them.
+ */
+export async function giveBackLeft(db: Database): Promise<void> {
+  await sql`
+    UPDATE disks SET attachment = 'detaching'
+    FROM sandboxes LEFT JOIN runners ON runners.id = runner_id
+    WHERE attachment = 'attaching' AND sandboxes.id = sandbox_id
+      AND NOT (is_resuming AND ${isAliveSql('runners.owner')})`.execute(db);
 }
 
 /** Frees a disk that the runner no longer holds for this sandbox. */
@@ -103,12 +107,9 @@ export async function isDetaching(db: Database, { id, sandbox_id }: DetachingRow
   return row !== undefined;
 }
 
-export async function listDetaching(db: Database): Promise<DetachingRow[]> {
-  const rows = await db
-    .selectFrom('disks')
-    .select(['id', 'organization_id', 'sandbox_id'])
-    .where('attachment', '=', 'detaching')
-    .execute();
+/** Lists those of sandboxes whose runner this control owns: only that runner knows whether it still holds the disk. */
+export async function listDetaching(db: Database, control: string): Promise<DetachingRow[]> {
+  const rows = await selectDetaching(db).where(isOwnRunnerSql('runner_id', control)).execute();
   return rows.flatMap(({ sandbox_id, ...row }) => (sandbox_id === null ? [] : [{ ...row, sandbox_id }]));
 }
 
@@ -129,4 +130,17 @@ export async function findDetachingOf(
       id === null ? [] : [[id, { dirtyBytes, waitsFor }] as const],
     ),
   );
+}
+
+export async function findDetaching(db: Database, sandboxId: string): Promise<DetachingRow | undefined> {
+  const row = await selectDetaching(db).where('disks.sandbox_id', '=', sandboxId).executeTakeFirst();
+  return row === undefined ? undefined : { ...row, sandbox_id: sandboxId };
+}
+
+function selectDetaching(db: Database) {
+  return db
+    .selectFrom('disks')
+    .innerJoin('sandboxes', 'sandboxes.id', 'disks.sandbox_id')
+    .select(['disks.id', 'disks.organization_id', 'disks.sandbox_id'])
+    .where('disks.attachment', '=', 'detaching');
 }

@@ -13,7 +13,7 @@ export async function startDisks(
   parts: DiskWorkParts & { limits: ControlLimits },
   stack: AsyncDisposableStack,
 ): Promise<{ disks: Disks; snapshots: DiskSnapshots; sandboxDisks: SandboxDisks }> {
-  const { db, clock, limits, log } = parts;
+  const { db, ownership, clock, limits, log } = parts;
   const { reconcileIntervalMs: intervalMs, diskDetachDeadlineMs: detachDeadlineMs } = limits;
   const work = new DiskWork(parts);
   const disks = new Disks(work);
@@ -22,6 +22,7 @@ export async function startDisks(
     new Detachments({
       db,
       runnerOf: (disk) => work.runnerOf(disk),
+      control: ownership.id,
       maxDelayMs: Math.min(MAX_DETACH_DELAY_MS, intervalMs),
       log,
       onState: (id, state) => work.store.noteState(id, state),

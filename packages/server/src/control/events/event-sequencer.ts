@@ -4,16 +4,20 @@
  *
  *     change + pending event, COMMIT ─► here: lock the counter, move pending events, number them, COMMIT ─► readers
  *
- * The lock orders the transactions that number events, also those of a control that is being replaced. So every event
- * with an id up to `last_id` is visible to each reader that sees that `last_id`, and ids have no gaps.
+ * The lock orders the transactions that number events, also those of other controls. So every event with an id up to
+ * `last_id` is visible to each reader that sees that `last_id`, and ids have no gaps. Each control numbers what it finds, but only
+ * the leading one merges and numbers refused connections. Readers here are also woken for events that other controls have numbered.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { sql } from 'kysely';
+import { sql, type RawBuilder } from 'kysely';
 import type { Logger } from 'pino';
 import { WakeSignal } from '../../lib/waiting/wake-signal.ts';
+import { hintChange } from '../db/change-hints.ts';
 import type { Database } from '../db/database.ts';
+import type { Leadership } from '../ownership/leadership.ts';
 import type { EventRow, PendingEventRow } from './event-tables.ts';
 import { mergeRefusals } from './merge-refusals.ts';
+import { NumberedElsewhere } from './numbered-elsewhere.ts';
 
 /** Limit of one transaction. */
 const MAX_BATCH = 1_000;
@@ -22,13 +26,14 @@ const MAX_BATCH = 1_000;
  * rate at which guests can make them, pending refusals would pile up.
  */
 const MAX_REFUSALS = 10_000;
-/** Finds events whose writers did not wake the loop, and those that another control has numbered. */
+/** Finds events whose writers did not wake the loop. */
 const POLL_MS = 1_000;
 /** A sandbox has one event of refused connections in this time. */
 const REFUSALS_MS = 1_000;
 
 export interface EventSequencerParts {
   db: Database;
+  leadership: Leadership;
   /** Called in the transaction that numbers events, and again after its commit. */
   subscriber?: EventSubscriber;
   clock: { wallMs: () => number };
@@ -46,21 +51,21 @@ export class EventSequencer implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #watchers = new Map<string, Set<() => void>>();
   readonly #news = new WakeSignal();
-  /** Watchers know of all events up to this id; undefined while there are none. */
-  #toldThrough: number | undefined;
   /** Sandboxes whose refusals wait, and until when, in milliseconds of the process. */
   readonly #held = new Map<string, number>();
+  readonly #elsewhere: NumberedElsewhere;
   #loop: Promise<void> = Promise.resolve();
 
   constructor(parts: EventSequencerParts) {
     this.#parts = parts;
+    this.#elsewhere = new NumberedElsewhere(parts.db);
   }
 
   start(): void {
     this.#loop = this.#run();
   }
 
-  /** Call after a transaction with events. */
+  /** Call after a transaction with events, and when another control has numbered some. */
   wake(): void {
     this.#news.wake();
   }
@@ -106,45 +111,35 @@ export class EventSequencer implements AsyncDisposable {
     return Math.max(1, Math.min(POLL_MS, ...[...this.#held.values()].map((until) => until - now)));
   }
 
+  /** Wakes readers for events that other controls have numbered. */
+  async #tellOfOthers(): Promise<void> {
+    if (this.#watchers.size === 0) return this.#elsewhere.forget();
+    const news = await this.#elsewhere.look();
+    for (const id of news === 'all' ? this.#watchers.keys() : news) tell(this.#watchers.get(id));
+  }
+
   /** Returns whether there were any. */
   async #numberSome(): Promise<boolean> {
     const now = performance.now();
     for (const [sandboxId, until] of this.#held) if (until <= now) this.#held.delete(sandboxId);
-    const held = [...this.#held.keys()];
-    if (!(await hasPending(this.#parts.db, held))) return false;
+    const free = this.#parts.leadership.isLeading ? isFree([...this.#held.keys()]) : isNoRefusal();
+    if (!(await hasPending(this.#parts.db, free))) return false;
     const numbered = await this.#parts.db
       .transaction()
-      .execute((transaction) => this.#move(transaction, held));
+      .execute((transaction) => this.#move(transaction, free));
     for (const { type, sandbox_id } of numbered)
       if (type === 'network.blocked' && sandbox_id !== null)
         this.#held.set(sandbox_id, performance.now() + REFUSALS_MS);
+    const [first] = numbered;
+    if (first !== undefined) this.#elsewhere.skipOwn(first.id - 1, numbered.at(-1)?.id ?? first.id);
     this.#parts.subscriber?.committed();
     for (const id of new Set(numbered.map((row) => row.organization_id))) tell(this.#watchers.get(id));
-    const [first, last] = [numbered.at(0), numbered.at(-1)];
-    if (last !== undefined && first?.id === (this.#toldThrough ?? NaN) + 1) this.#toldThrough = last.id;
     return numbered.length > 0;
   }
 
-  /** Wakes the watchers of organizations whose events another control has numbered. */
-  async #tellOfOthers(): Promise<void> {
-    if (this.#watchers.size === 0) {
-      this.#toldThrough = undefined;
-      return;
-    }
-    const { db } = this.#parts;
-    const counter = await db.selectFrom('event_counter').select('last_id').executeTakeFirst();
-    const [from, lastId] = [this.#toldThrough, counter?.last_id ?? 0];
-    // What was numbered before the first look may be unknown to a watcher that came before.
-    if (from === undefined) for (const watchers of this.#watchers.values()) tell(watchers);
-    else if (from < lastId)
-      for (const id of await listOrganizations(db, from, [...this.#watchers.keys()]))
-        tell(this.#watchers.get(id));
-    this.#toldThrough = lastId;
-  }
-
-  async #move(transaction: Database, held: readonly string[]): Promise<EventRow[]> {
+  async #move(transaction: Database, free: Free): Promise<EventRow[]> {
     const last_id = await lockCounter(transaction);
-    const taken = await takePending(transaction, held);
+    const taken = await takePending(transaction, free);
     if (taken.length === 0) return [];
     const pending = mergeRefusals([...taken, ...(await takeRefusals(transaction, taken))]);
     const numbered_at = this.#parts.clock.wallMs();
@@ -153,6 +148,7 @@ export class EventSequencer implements AsyncDisposable {
     );
     await insertNumbered(transaction, numbered);
     await this.#parts.subscriber?.take(transaction, numbered);
+    await hintChange(transaction, 'events');
     await transaction
       .updateTable('event_counter')
       .set({ last_id: last_id + numbered.length })
@@ -163,18 +159,6 @@ export class EventSequencer implements AsyncDisposable {
 
 function tell(watchers: ReadonlySet<() => void> = new Set()): void {
   for (const listener of watchers) listener();
-}
-
-/** Returns those of the organizations that have events after an id. */
-async function listOrganizations(db: Database, after: number, among: readonly string[]): Promise<string[]> {
-  const rows = await db
-    .selectFrom('events')
-    .select('organization_id')
-    .distinct()
-    .where('id', '>', after)
-    .where(sql<boolean>`organization_id = ANY(${[...among]}::text[])`)
-    .execute();
-  return rows.map((row) => row.organization_id);
 }
 
 /** Locks the counter until the end of the transaction, and returns the last id. */
@@ -190,30 +174,25 @@ async function lockCounter(transaction: Database): Promise<number> {
   return last_id;
 }
 
-const isFree = (held: readonly string[]) =>
+/** Which pending events may be numbered now. */
+type Free = RawBuilder<boolean>;
+
+const isFree = (held: readonly string[]): Free =>
   sql<boolean>`(type = 'network.blocked' AND sandbox_id = ANY(${[...held]}::text[])) IS NOT TRUE`;
 
-async function hasPending(db: Database, held: readonly string[]): Promise<boolean> {
-  const row = await db
-    .selectFrom('pending_events')
-    .select('ordinal')
-    .where(isFree(held))
-    .limit(1)
-    .executeTakeFirst();
+const isNoRefusal = (): Free => sql<boolean>`type <> 'network.blocked'`;
+
+async function hasPending(db: Database, free: Free): Promise<boolean> {
+  const row = await db.selectFrom('pending_events').select('ordinal').where(free).limit(1).executeTakeFirst();
   return row !== undefined;
 }
 
 /** Takes the oldest pending events, in the order in which they were written. */
-async function takePending(transaction: Database, held: readonly string[]): Promise<PendingEventRow[]> {
+async function takePending(transaction: Database, free: Free): Promise<PendingEventRow[]> {
   const rows = await transaction
     .deleteFrom('pending_events')
     .where('ordinal', 'in', (oldest) =>
-      oldest
-        .selectFrom('pending_events')
-        .select('ordinal')
-        .where(isFree(held))
-        .orderBy('ordinal')
-        .limit(MAX_BATCH),
+      oldest.selectFrom('pending_events').select('ordinal').where(free).orderBy('ordinal').limit(MAX_BATCH),
     )
     .returningAll()
     .execute();

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { Slots } from '../../lib/waiting/slots.ts';
 import type { Database } from '../db/database.ts';
+import type { Leadership } from '../ownership/leadership.ts';
 import type { Clock } from '../time/clock.ts';
 import { EventSequencer, type EventSubscriber } from './event-sequencer.ts';
 import { EventStore } from './event-store.ts';
@@ -11,6 +12,7 @@ const MAX_READS = 4;
 
 export interface EventsBase {
   db: Database;
+  leadership: Leadership;
   subscriber: EventSubscriber;
   clock: Clock;
   log: Logger;

@@ -1,11 +1,12 @@
 /**
  * Ends builds that a killed control has left, and cleans up after builds, until nothing is left of them but their images:
  *
- *   running, but not here ─► failed
+ *   running, at a control that is gone ─► failed
  *   ended, not cleaned    ─► its sandbox is destroyed ─► images that it made and nothing stands for are given up ─► cleaned
  *   images noted          ─► given up: see ../images/built-images.ts
  *
- * Each failure, for example of a runner that is down, leads to another attempt.
+ * Each failure, for example of a runner that is down, leads to another attempt. Builds of other controls that are alive are left to
+ * them: see build-store.ts.
  */
 import { AppError, SERVICE_ACTOR } from '@coppice/contract';
 import type { Logger } from 'pino';
@@ -14,6 +15,7 @@ import { WakeSignal } from '../../lib/waiting/wake-signal.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { BuiltImages } from '../images/built-images.ts';
 import type { Clock } from '../time/clock.ts';
+import type { Ownership } from '../ownership/ownership.ts';
 import type { BuildSandboxes } from './build-sandboxes.ts';
 import type { BuildStore } from './build-store.ts';
 
@@ -24,6 +26,7 @@ const CLEAN_DEADLINE_MS = 20_000;
 const CLOSE_DEADLINE_MS = 5_000;
 
 export interface BuildKeeperParts {
+  ownership: Ownership;
   store: BuildStore;
   images: BuiltImages;
   sandboxes: BuildSandboxes;
@@ -74,8 +77,8 @@ export class BuildKeeper implements AsyncDisposable {
 
   /** Lets the runner evict images that no build and no name accounts for. */
   async purge(): Promise<void> {
-    const unclean = new Set((await this.#parts.store.listUnclean()).map(({ id }) => id));
-    await this.#parts.images.exposeUnknown((id) => this.#busy.has(id) || unclean.has(id));
+    const open = await this.#parts.store.listOpen();
+    await this.#parts.images.exposeUnknown((id) => this.#busy.has(id) || open.has(id));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -96,15 +99,15 @@ export class BuildKeeper implements AsyncDisposable {
 
   /** Returns false if something must be tried again soon. */
   async #keep(): Promise<boolean> {
-    const { store, images, log } = this.#parts;
+    const { ownership, store, images, log } = this.#parts;
     try {
       const hasEnded = await this.#endInterrupted();
-      const left = (await store.listUnclean()).filter(({ id }) => !this.#busy.has(id));
+      const left = (await store.listUnclean(ownership)).filter(({ id }) => !this.#busy.has(id));
       const results = await Promise.allSettled(left.map((build) => this.#clean(build)));
       await images.settleNoted(this.#stop.signal);
       const failed = results.find((result) => result.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
-      return hasEnded;
+      return hasEnded && !(await store.hasUnclean(ownership.id));
     } catch (error) {
       if (!this.#stop.signal.aborted)
         log.warn({ err: error }, 'cleaning up after builds failed; it is tried again');
@@ -114,11 +117,11 @@ export class BuildKeeper implements AsyncDisposable {
 
   /** Returns false if one could not be ended. That must keep neither the service from its start nor the others from their end. */
   async #endInterrupted(): Promise<boolean> {
-    const { store, clock, log } = this.#parts;
+    const { ownership, store, clock, log } = this.#parts;
     const { code, message } = INTERRUPTED;
     const end = { state: 'failed', error_code: code, error_message: message } as const;
     let isDone = true;
-    for (const build of await store.listRunning()) {
+    for (const build of await store.listRunning(ownership.id)) {
       if (this.#busy.has(build.id)) continue;
       try {
         await store.end(build, { end, by: SERVICE_ACTOR, atMs: clock.wallMs() });

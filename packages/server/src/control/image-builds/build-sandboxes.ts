@@ -1,15 +1,15 @@
 /** Creates and destroys the sandboxes of builds. */
-import { AppError } from '@coppice/contract';
+import { AppError, isFinal } from '@coppice/contract';
 import { untilAborted } from '../../lib/waiting/deadline.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
 import type { CreateSandbox, Sandboxes } from '../sandbox/sandboxes.ts';
 
 export class BuildSandboxes {
-  readonly #sandboxes: Pick<Sandboxes, 'create' | 'getDriver'>;
+  readonly #sandboxes: Pick<Sandboxes, 'create' | 'find' | 'getDriver'>;
   /** Ids whose creates have not settled. */
   readonly #creating = new Set<string>();
 
-  constructor(sandboxes: Pick<Sandboxes, 'create' | 'getDriver'>) {
+  constructor(sandboxes: Pick<Sandboxes, 'create' | 'find' | 'getDriver'>) {
     this.#sandboxes = sandboxes;
   }
 
@@ -32,15 +32,22 @@ export class BuildSandboxes {
   ): Promise<void> {
     // A create that has just begun may have no record yet.
     const isSettled = !this.#creating.has(id);
+    const reach = { organizationId, onlyTeamId: null };
     try {
-      const reach = { organizationId, onlyTeamId: null };
       const driver = await this.#sandboxes.getDriver(reach, id, 'destroy');
       await untilAborted(signal, driver.destroy());
     } catch (error) {
       const isGone = error instanceof AppError && ['not_found', 'invalid_state'].includes(error.code);
       if (!isGone) throw error;
+      const record = await this.#sandboxes.find(reach, id);
+      // It is at a runner that this control does not have.
+      if (record !== undefined && !isFinal(record.status)) throw stillThere(id, error);
     }
     if (isSettled) return;
     throw new AppError('unavailable', `the create of the sandbox ${id} has not ended yet`);
   }
+}
+
+function stillThere(id: string, cause: unknown): AppError {
+  return new AppError('unavailable', `the sandbox ${id} has not ended yet`, { cause });
 }

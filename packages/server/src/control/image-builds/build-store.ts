@@ -6,6 +6,8 @@ import {
   type ImageBuild,
   type ImageBuildEvent,
 } from '@coppice/contract';
+import { sql } from 'kysely';
+import { lockOrganization } from '../accounts/organizations/lock-organization.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { OrganizationNote } from '../audit/organization/organization-entry.ts';
 import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
@@ -13,6 +15,8 @@ import type { Database } from '../db/database.ts';
 import { insertEvent, type NewEvent } from '../events/insert-event.ts';
 import type { BuiltImageTable, ImageBuildTable, ImageStepTable } from '../images/built-image-tables.ts';
 import { takeName } from '../images/image-names.ts';
+import { isAliveSql, isOwnRunnerSql } from '../ownership/live-controls.ts';
+import type { Ownership } from '../ownership/ownership.ts';
 import { putStep } from './step-cache.ts';
 
 /** An event that has no number yet. */
@@ -35,7 +39,16 @@ export interface Ending {
 
 export type NewBuild = Pick<
   ImageBuildTable,
-  'id' | 'organization_id' | 'team_id' | 'team_only' | 'name' | 'base' | 'sandbox_id' | 'steps' | 'created_at'
+  | 'id'
+  | 'organization_id'
+  | 'team_id'
+  | 'team_only'
+  | 'name'
+  | 'base'
+  | 'sandbox_id'
+  | 'steps'
+  | 'created_at'
+  | 'control_id'
 >;
 
 const PAGE_EVENTS = 1000;
@@ -56,12 +69,44 @@ export class BuildStore {
     this.#audit = audit;
   }
 
-  insert(row: NewBuild): Promise<ImageBuildTable> {
-    return this.#db
-      .insertInto('image_builds')
-      .values({ ...row, ...NOT_ENDED })
-      .returningAll()
-      .executeTakeFirstOrThrow();
+  /** Returns undefined, and inserts nothing, if the organization runs `limit` builds. */
+  insert(row: NewBuild, limit: number): Promise<ImageBuildTable | undefined> {
+    return this.#db.transaction().execute(async (transaction) => {
+      await lockOrganization(transaction, row.organization_id);
+      const { running } = await transaction
+        .selectFrom('image_builds')
+        .select(({ fn }) => fn.countAll<number>().as('running'))
+        .where('organization_id', '=', row.organization_id)
+        .where('state', '=', 'running')
+        .executeTakeFirstOrThrow();
+      if (running >= limit) return undefined;
+      return transaction
+        .insertInto('image_builds')
+        .values({ ...row, ...NOT_ENDED })
+        .returningAll()
+        .executeTakeFirstOrThrow();
+    });
+  }
+
+  /** Has a build that runs ended by its control. */
+  async cancel(id: string): Promise<void> {
+    await this.#db
+      .updateTable('image_builds')
+      .set({ is_cancelled: true })
+      .where('id', '=', id)
+      .where('state', '=', 'running')
+      .execute();
+  }
+
+  /** Returns those of the builds that are to be cancelled. */
+  async listCancelled(ids: readonly string[]): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('image_builds')
+      .select('id')
+      .where('id', 'in', [...ids])
+      .where('is_cancelled', '=', true)
+      .execute();
+    return rows.map(({ id }) => id);
   }
 
   /** Returns undefined if the build is out of reach. */
@@ -88,26 +133,58 @@ export class BuildStore {
     return query.execute();
   }
 
-  listRunning(): Promise<ImageBuildTable[]> {
+  /** Lists the builds of this control that run according to their rows, and those of controls that are gone. */
+  listRunning(control: string): Promise<ImageBuildTable[]> {
     return this.#db
       .selectFrom('image_builds')
       .selectAll()
       .where('cleaned', '=', false)
       .where('state', '=', 'running')
+      .where(isFreeFor(control))
       .execute();
   }
 
-  /** Lists ended builds that may have left something, the oldest first. */
-  listUnclean(): Promise<ImageBuildTable[]> {
+  /**
+   * Lists ended builds that may have left something, the oldest first: those whose sandboxes are, or were, at runners of this control,
+   * unless another control still works on them. The leading one also lists those that never had a sandbox.
+   */
+  listUnclean({ id: control, isLeading }: Ownership): Promise<ImageBuildTable[]> {
     return this.#db
       .selectFrom('image_builds')
-      .selectAll()
+      .leftJoin('sandboxes', 'sandboxes.id', 'image_builds.sandbox_id')
+      .selectAll('image_builds')
       .where('cleaned', '=', false)
       .where('state', '!=', 'running')
-      .orderBy('created_at')
-      .orderBy('id')
+      .where(isFreeFor(control))
+      .where(sql<boolean>`CASE WHEN sandboxes.id IS NULL OR runner_id IS NULL THEN ${isLeading}
+        ELSE ${isOwnRunnerSql('runner_id', control)} END`)
+      .orderBy('image_builds.created_at')
+      .orderBy('image_builds.id')
       .limit(MAX_UNCLEAN)
       .execute();
+  }
+
+  /** Returns whether some may have left something that no control works on: their runners may have no owner yet. */
+  async hasUnclean(control: string): Promise<boolean> {
+    const row = await this.#db
+      .selectFrom('image_builds')
+      .select('id')
+      .where('cleaned', '=', false)
+      .where('state', '!=', 'running')
+      .where(isFreeFor(control))
+      .limit(1)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
+  /** Returns the builds that run, or that may have left something, at any control. */
+  async listOpen(): Promise<Set<string>> {
+    const rows = await this.#db
+      .selectFrom('image_builds')
+      .select('id')
+      .where('cleaned', '=', false)
+      .execute();
+    return new Set(rows.map(({ id }) => id));
   }
 
   async setCleaned(id: string): Promise<void> {
@@ -206,6 +283,12 @@ export class BuildStore {
   }
 }
 
+/** The builds of this control, and those of controls that are gone. */
+function isFreeFor(control: string) {
+  return sql<boolean>`(
+    image_builds.control_id = ${control} OR NOT ${isAliveSql('image_builds.control_id')})`;
+}
+
 interface NumberedEvent {
   seq: number;
   event: NewBuildEvent;
@@ -271,6 +354,7 @@ const NOT_ENDED = {
   error_message: null,
   ended_at: null,
   cleaned: false,
+  is_cancelled: false,
 } as const;
 
 export function buildBuildRecord(row: ImageBuildTable): ImageBuild {

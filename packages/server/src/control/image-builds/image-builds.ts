@@ -9,6 +9,7 @@
  * has left, whatever ended it.
  */
 import { EventEmitter, once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   AppError,
   MAX_BUILD_EVENTS,
@@ -26,6 +27,7 @@ import type { Owner } from '../accounts/organizations/organization-store.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import { parseBuiltName, type BuiltImages } from '../images/built-images.ts';
 import type { ImageBuildTable } from '../images/built-image-tables.ts';
+import type { Ownership } from '../ownership/ownership.ts';
 import { isUnanswered } from '../placement/runner-error.ts';
 import type { Subject } from '../sandbox/idempotency.ts';
 import { newSandboxId } from '../sandbox/record/ids.ts';
@@ -43,14 +45,21 @@ import { roomOf, runBuild, type BuildParts, type Plan, type RunningWork, type Wo
 const MAX_RUNNING = 8;
 /** A follower looks again after this time, also without a notice. */
 const FOLLOW_MS = 5000;
+/** The same for a build of another control, which sends no notices. */
+const FOLLOW_ELSEWHERE_MS = 500;
+/** How often builds that run here are looked for that a caller has cancelled at another control. */
+const CANCELS_MS = 1000;
 /** How long the end of a build waits for its sandbox to be destroyed. The keeper continues. */
 const DESTROY_DEADLINE_MS = 20_000;
+/** How long a caller waits until a cancelled build of another control has ended. */
+const CANCEL_DEADLINE_MS = 30_000;
 /** Pauses between the attempts to record the end of a build, while the database or the runner does not answer. */
 const END_RETRY_DELAYS_MS = [500, 2000, 8000, 20_000, 30_000];
 /** How long a shutdown waits for builds to end. The next start ends the others. */
 const CLOSE_DEADLINE_MS = 15_000;
 
 export interface ImageBuildsParts extends BuildParts {
+  ownership: Ownership;
   store: BuildStore;
   images: BuiltImages;
   contexts: BuildContexts;
@@ -93,10 +102,12 @@ export class ImageBuilds implements AsyncDisposable {
   readonly #parts: ImageBuildsParts;
   readonly #running = new Map<string, Running>();
   readonly #notices = new EventEmitter().setMaxListeners(0);
+  readonly #cancels: NodeJS.Timeout;
   #isClosing = false;
 
   constructor(parts: ImageBuildsParts) {
     this.#parts = parts;
+    this.#cancels = setInterval(() => void this.#findCancelled(), CANCELS_MS);
   }
 
   /** Resolves when the build is recorded and runs. Throws when it cannot begin. */
@@ -130,9 +141,38 @@ export class ImageBuilds implements AsyncDisposable {
   async cancel(reach: Reach, id: string): Promise<ImageBuild> {
     await this.#require(reach, id);
     const running = this.#running.get(id);
-    running?.stop.abort(new Cancelled());
-    await running?.done.promise;
+    if (running === undefined) return this.#cancelElsewhere(reach, id);
+    running.stop.abort(new Cancelled());
+    await running.done.promise;
     return this.get(reach, id);
+  }
+
+  /** The control that runs the build looks for this. If it is gone, the keeper ends the build. */
+  async #cancelElsewhere(reach: Reach, id: string): Promise<ImageBuild> {
+    await this.#parts.store.cancel(id);
+    const deadline = performance.now() + CANCEL_DEADLINE_MS;
+    for (;;) {
+      const build = await this.get(reach, id);
+      if (build.status !== 'running') return build;
+      if (performance.now() > deadline)
+        throw new AppError(
+          'unavailable',
+          'the build is cancelled and has not ended yet; look at it again later',
+        );
+      await delay(FOLLOW_ELSEWHERE_MS);
+    }
+  }
+
+  /** Stops builds that were cancelled at other controls. */
+  async #findCancelled(): Promise<void> {
+    const ids = [...this.#running.keys()];
+    if (ids.length === 0) return;
+    const { store, log } = this.#parts;
+    try {
+      for (const id of await store.listCancelled(ids)) this.#running.get(id)?.stop.abort(new Cancelled());
+    } catch (error) {
+      log.debug({ err: error }, 'control looks later for builds that were cancelled');
+    }
   }
 
   /** Resolves with the record when the build has ended, or when `signal` fires. */
@@ -157,7 +197,7 @@ export class ImageBuilds implements AsyncDisposable {
     while (!signal.aborted) {
       const notice = this.#notice(id, signal);
       // Read before the events: a build that has ended writes no more of them.
-      const hasEnded = !this.#running.has(id);
+      const hasEnded = !this.#running.has(id) && (await this.#require(reach, id)).state !== 'running';
       const events = await this.readLog(reach, id, last);
       for (const event of events) {
         yield event;
@@ -172,6 +212,7 @@ export class ImageBuilds implements AsyncDisposable {
   /** Stops all builds, which fail, and resolves when their sandboxes are destroyed, or after a while. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#isClosing = true;
+    clearInterval(this.#cancels);
     const running = [...this.#running.values()];
     for (const { stop } of running) stop.abort(STOPPED);
     const ended = Promise.all(running.map(({ done }) => done.promise));
@@ -184,8 +225,7 @@ export class ImageBuilds implements AsyncDisposable {
   #enter({ id, owner: { organizationId } }: StartBuild): Running {
     if (this.#isClosing) throw STOPPED;
     const running = [...this.#running.values()].filter((build) => build.organizationId === organizationId);
-    if (running.length >= MAX_RUNNING)
-      throw new AppError('capacity', `your organization runs ${MAX_RUNNING} builds; wait for one to end`);
+    if (running.length >= MAX_RUNNING) throw tooMany();
     const entry = { organizationId, stop: new AbortController(), done: Promise.withResolvers<void>() };
     this.#running.set(id, entry);
     return entry;
@@ -200,8 +240,8 @@ export class ImageBuilds implements AsyncDisposable {
     { owner, reach, by, id, request, egress }: StartBuild,
     { plan, name, entry }: { plan: Plan; name: string; entry: Running },
   ): Promise<ImageBuild> {
-    const { store, images, contexts, keeper, clock, log } = this.#parts;
-    const { organizationId, teamId } = owner;
+    const { images, contexts, keeper, log } = this.#parts;
+    const { organizationId } = owner;
     const { context: contextId } = request;
     const context = contextId === undefined ? undefined : contexts.take(organizationId, contextId);
     using refused = new DisposableStack();
@@ -211,22 +251,10 @@ export class ImageBuilds implements AsyncDisposable {
     await roomOf(images, organizationId);
     entry.stop.signal.throwIfAborted();
     const hold = keeper.hold(id);
-    const build = await store
-      .insert({
-        id,
-        organization_id: organizationId,
-        team_id: teamId,
-        team_only: reach.onlyTeamId !== null,
-        name,
-        base: plan.from,
-        sandbox_id: newSandboxId(),
-        steps: plan.steps.length,
-        created_at: clock.wallMs(),
-      })
-      .catch((error: unknown) => {
-        hold[Symbol.dispose]();
-        throw error;
-      });
+    const build = await this.#insert({ owner, reach, id }, plan, name).catch((error: unknown) => {
+      hold[Symbol.dispose]();
+      throw error;
+    });
     refused.move();
     const { signal } = entry.stop;
     void this.#carryOut(build, { request, plan, context, egress, by, signal })
@@ -241,8 +269,32 @@ export class ImageBuilds implements AsyncDisposable {
     return buildBuildRecord(build);
   }
 
+  async #insert(
+    { owner, reach, id }: Pick<StartBuild, 'owner' | 'reach' | 'id'>,
+    plan: Plan,
+    name: string,
+  ): Promise<ImageBuildTable> {
+    const { store, ownership, clock } = this.#parts;
+    const row = {
+      id,
+      organization_id: owner.organizationId,
+      team_id: owner.teamId,
+      team_only: reach.onlyTeamId !== null,
+      name,
+      base: plan.from,
+      sandbox_id: newSandboxId(),
+      steps: plan.steps.length,
+      created_at: clock.wallMs(),
+      control_id: ownership.id,
+    };
+    const build = await store.insert(row, MAX_RUNNING);
+    if (build === undefined) throw tooMany();
+    return build;
+  }
+
   async #notice(id: string, signal: AbortSignal): Promise<void> {
-    const until = AbortSignal.any([signal, AbortSignal.timeout(FOLLOW_MS)]);
+    const waitMs = this.#running.has(id) ? FOLLOW_MS : FOLLOW_ELSEWHERE_MS;
+    const until = AbortSignal.any([signal, AbortSignal.timeout(waitMs)]);
     await once(this.#notices, id, { signal: until }).catch((error: unknown) => {
       if (!until.aborted) throw error;
     });
@@ -373,4 +425,8 @@ function describeFailure(error: unknown, { timeoutS }: { timeoutS: number | unde
 
 function failed(code: AppError['code'], message: string): BuildEnd {
   return { state: 'failed', error_code: code, error_message: message };
+}
+
+function tooMany(): AppError {
+  return new AppError('capacity', `your organization runs ${MAX_RUNNING} builds; wait for one to end`);
 }

@@ -44,6 +44,10 @@ export interface ImageBuildTable {
   team_only: boolean;
   /** Whether its sandbox is destroyed, and images that it made and did not name are given up. */
   cleaned: boolean;
+  /** The control that runs it; null for one of an earlier version. */
+  control_id: string | null;
+  /** Whether a caller has cancelled it: the control that runs it ends it soon. */
+  is_cancelled: boolean;
 }
 
 export interface ImageBuildEventTable {

@@ -72,3 +72,14 @@ async function createBuilds(db: Kysely<unknown>): Promise<void> {
       PRIMARY KEY (build_id, seq)
     )`.execute(db);
 }
+
+/** Names the control that runs each build, and lets another one cancel it. */
+export async function nameControlsOfBuilds(db: Kysely<unknown>): Promise<void> {
+  await sql`
+    ALTER TABLE image_builds ADD COLUMN control_id text, ADD COLUMN is_cancelled boolean NOT NULL DEFAULT false`.execute(
+    db,
+  );
+  await sql`CREATE INDEX image_builds_running ON image_builds (organization_id) WHERE state = 'running'`.execute(
+    db,
+  );
+}

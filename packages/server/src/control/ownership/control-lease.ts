@@ -13,8 +13,11 @@ import { sql } from 'kysely';
 import { newId } from '../../lib/new-id.ts';
 import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from './database-time.ts';
+import { LEADER, type Leadership } from './leadership.ts';
 
 const RENEW_EVERY_MS = 3_000;
+/** The present moment, and not that of the begin of the transaction, which waits for its turn. */
+const STARTED_AT = sql<number>`(extract(epoch FROM clock_timestamp()) * 1000)::bigint`;
 /** Between the end here and the end in SQL: more than the longest statement. */
 const MARGIN_MS = 6_000;
 
@@ -47,13 +50,15 @@ class LeaseOverError extends Error {
   }
 }
 
-export class ControlLease implements AsyncDisposable {
+export class ControlLease implements AsyncDisposable, Leadership {
   readonly id = newId('ctl');
   readonly #options: ControlLeaseOptions;
   readonly #stop = new AbortController();
   readonly #fenced = Promise.withResolvers<FencedError>();
   /** By the monotonic clock of this process. */
   #heldUntilMs = -Infinity;
+  /** As of the last renewal. */
+  #isFirst = false;
   #loop: Promise<void> = Promise.resolve();
 
   private constructor(options: ControlLeaseOptions) {
@@ -70,6 +75,11 @@ export class ControlLease implements AsyncDisposable {
 
   get isHeld(): boolean {
     return performance.now() < this.#heldUntilMs;
+  }
+
+  /** See leadership.ts. */
+  get isLeading(): boolean {
+    return this.#isFirst && this.isHeld;
   }
 
   /** Throws if the lease is not held. Call before a write. */
@@ -104,6 +114,8 @@ export class ControlLease implements AsyncDisposable {
     const { db, nodeId, version, isAlone = false } = this.#options;
     const askedAt = performance.now();
     await db.transaction().execute(async (transaction) => {
+      // One after the other, so that each has a later time than those that may lead already.
+      await sql`SELECT pg_advisory_xact_lock(hashtextextended('coppice-controls', 0))`.execute(transaction);
       const ended = transaction.deleteFrom('controls');
       await (isAlone ? ended : ended.where('node_id', '=', nodeId)).execute();
       await transaction
@@ -112,10 +124,12 @@ export class ControlLease implements AsyncDisposable {
           id: this.id,
           node_id: nodeId,
           version,
-          started_at: DATABASE_NOW,
+          started_at: STARTED_AT,
           lease_until: this.#end,
         })
         .execute();
+      const { rows } = await sql<{ leader: string }>`SELECT ${LEADER} AS leader`.execute(transaction);
+      this.#isFirst = rows[0]?.leader === this.id;
     });
     this.#noteHeld(askedAt);
   }
@@ -139,13 +153,15 @@ export class ControlLease implements AsyncDisposable {
   /** Returns false if another control has taken the runners. */
   async #renew(): Promise<boolean> {
     const askedAt = performance.now();
-    const { numUpdatedRows } = await this.#options.db
+    const renewed = await this.#options.db
       .updateTable('controls')
       .set({ lease_until: this.#end })
       .where('id', '=', this.id)
       .where('is_fenced', '=', false)
+      .returning(LEADER.as('leader'))
       .executeTakeFirst();
-    if (numUpdatedRows === 0n) return false;
+    this.#isFirst = renewed?.leader === this.id;
+    if (renewed === undefined) return false;
     this.#noteHeld(askedAt);
     return true;
   }

@@ -1,7 +1,9 @@
+/** Controls that may still be working: their leases are not over, and no other control has fenced them. */
+import { sql, type RawBuilder } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from './database-time.ts';
 
-/** Returns whether a control may still be working: its lease is not over, and no other control has fenced it. */
+/** Returns whether a control may still be working. */
 export async function isControlAlive(db: Database, id: string): Promise<boolean> {
   const row = await db
     .selectFrom('controls')
@@ -11,4 +13,20 @@ export async function isControlAlive(db: Database, id: string): Promise<boolean>
     .where('lease_until', '>', DATABASE_NOW)
     .executeTakeFirst();
   return row !== undefined;
+}
+
+/**
+ * Whether the control that a column names may still be working. False for null: the row is of an earlier version, or its control
+ * has given it up.
+ */
+export function isAliveSql(column: string): RawBuilder<boolean> {
+  return sql<boolean>`EXISTS (
+    SELECT FROM controls
+    WHERE controls.id = ${sql.ref(column)} AND NOT controls.is_fenced AND controls.lease_until > ${DATABASE_NOW})`;
+}
+
+/** Whether this control owns the runner that a column names. Null stands for a runner from before runners had ids. */
+export function isOwnRunnerSql(column: string, control: string): RawBuilder<boolean> {
+  return sql<boolean>`(${sql.ref(column)} IS NULL OR ${sql.ref(column)} IN (
+    SELECT runners.id FROM runners WHERE runners.owner = ${control}))`;
 }

@@ -9,7 +9,7 @@ import { billingMigration } from '../billing/billing-migration.ts';
 import { budgetsMigration } from '../billing/budgets/budgets-migration.ts';
 import { addDiskLimits, createDiskStorage } from '../billing/storage/storage-migration.ts';
 import { commandsMigration } from '../commands/commands-migration.ts';
-import { createDisks } from '../disks/disks-migration.ts';
+import { createDisks, nameControlsOfDisks } from '../disks/disks-migration.ts';
 import { egressGenerationMigration } from '../egress/egress-generation-migration.ts';
 import { createEvents } from '../events/events-migration.ts';
 import { egressMigration } from '../egress/egress-migration.ts';
@@ -30,7 +30,7 @@ import {
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';
-import { builtImagesMigration } from '../images/built-images-migration.ts';
+import { builtImagesMigration, nameControlsOfBuilds } from '../images/built-images-migration.ts';
 import { createImageUses } from '../images/first-image-uses.ts';
 import { createPreviews } from '../ports/first-previews.ts';
 import { createRegistryCredentials } from '../registries/first-registries.ts';
@@ -137,6 +137,12 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0030_live_columns': {
     async up(db: Database) {
       await addLiveColumns(db);
+    },
+  },
+  '0031_work_of_controls': {
+    async up(db: Database) {
+      await nameControlsOfDisks(db);
+      await nameControlsOfBuilds(db);
     },
   },
 };

@@ -82,3 +82,15 @@ export async function copySandbox(
     INSERT INTO sandboxes SELECT (jsonb_populate_record(sandboxes, ${JSON.stringify(change)}::jsonb)).*
     FROM sandboxes WHERE id = ${id}`.execute(db);
 }
+
+/** Inserts a sandbox in any state. Its id, its organization and its team must be given. */
+export async function insertSandbox(
+  db: Database,
+  change: Partial<SandboxRow> & Pick<SandboxRow, 'id' | 'organization_id' | 'team_id'>,
+): Promise<void> {
+  const { has_env: _, ...row } = buildSandboxRow(change);
+  await sql`
+    INSERT INTO sandboxes SELECT (jsonb_populate_record(null::sandboxes, ${JSON.stringify(row)}::jsonb)).*`.execute(
+    db,
+  );
+}

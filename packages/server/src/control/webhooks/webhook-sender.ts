@@ -7,7 +7,7 @@
  *
  * A delivery stays pending until its outcome is committed: after a crash it is sent again, with the same id. While the
  * database does not accept outcomes, attempts stay open, so that nothing is sent again and again. A receiver that hangs
- * occupies at most its own share, and its organization's.
+ * occupies at most its own share, and its organization's. The control that leads sends the deliveries of all.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { SecureContext } from 'node:tls';
@@ -15,6 +15,7 @@ import type { Logger } from 'pino';
 import { WakeSignal } from '../../lib/waiting/wake-signal.ts';
 import type { ControlLimits } from '../control-config.ts';
 import type { Database } from '../db/database.ts';
+import type { Leadership } from '../ownership/leadership.ts';
 import type { SecretBox } from '../secrets/secret-box.ts';
 import type { Clock } from '../time/clock.ts';
 import type { DeliveryStore, DueDelivery } from './delivery-store.ts';
@@ -28,7 +29,8 @@ import type { AttemptRow } from './webhook-tables.ts';
 const MAX_OPEN = 64;
 const MAX_OPEN_OF_ORGANIZATION = 8;
 const MAX_OPEN_OF_WEBHOOK = 2;
-const MAX_REST_MS = 60_000;
+/** Other controls make deliveries, too. */
+const MAX_REST_MS = 1_000;
 const RETRY_MS = 1_000;
 const MAX_RETRY_MS = 30_000;
 const GONE = 410;
@@ -38,6 +40,7 @@ type SenderLimits = Pick<ControlLimits, 'webhookDeadlineMs' | 'webhookRetryDelay
 
 export interface WebhookSenderParts {
   db: Database;
+  leadership: Leadership;
   webhooks: WebhookStore;
   deliveries: DeliveryStore;
   receivers: Receivers;
@@ -83,7 +86,7 @@ export class WebhookSender implements AsyncDisposable {
       this.#news.reset();
       let restMs = RETRY_MS;
       try {
-        restMs = await this.#sendDue();
+        if (this.#parts.leadership.isLeading) restMs = await this.#sendDue();
       } catch (error) {
         this.#parts.log.warn({ err: error }, 'webhooks are sent later; control tries again');
       }

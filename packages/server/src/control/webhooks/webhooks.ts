@@ -12,6 +12,7 @@ import {
 } from '@coppice/contract';
 import { newId } from '../../lib/new-id.ts';
 import type { Changed, OrganizationAudit } from '../audit/organization/organization-audit.ts';
+import { hintChange } from '../db/change-hints.ts';
 import type { Database } from '../db/database.ts';
 import type { SecretBox } from '../secrets/secret-box.ts';
 import type { Clock } from '../time/clock.ts';
@@ -98,7 +99,7 @@ export class Webhooks {
     };
     if (Object.keys(change).length === 0) return this.get(address);
     const row = await this.#update(address, change, by);
-    if (enabled === true) this.#parts.onDelivery();
+    if (enabled === true) await this.#announce();
     return buildRecord(row);
   }
 
@@ -153,7 +154,7 @@ export class Webhooks {
         created_at: now,
       },
     ]);
-    this.#parts.onDelivery();
+    await this.#announce();
     return this.#getDelivery(address, id);
   }
 
@@ -170,8 +171,15 @@ export class Webhooks {
     await this.#getEnabled(address);
     const { deliveries, clock } = this.#parts;
     if (!(await deliveries.retry(address.id, deliveryId, clock.wallMs()))) throw noDelivery();
-    this.#parts.onDelivery();
+    await this.#announce();
     return this.#getDelivery(address, deliveryId);
+  }
+
+  /** A delivery may be due, which the control that leads sends. */
+  async #announce(): Promise<void> {
+    this.#parts.onDelivery();
+    // Without the hint it is sent a second later.
+    await hintChange(this.#parts.db, 'deliveries').catch(() => undefined);
   }
 
   async #getDelivery({ id }: Address, deliveryId: string): Promise<DeliveryRecord> {

@@ -1,12 +1,14 @@
 /**
- * Compares budgets with the costs of the month: all of them every few seconds, and those of one organization after a change.
- * Each percentage that is reached becomes one event in the month: the row of the alert and the event are one transaction.
+ * Compares budgets with the costs of the month: all of them every few seconds, by the control that leads, and those of one
+ * organization after a change, by the control that has made it. Each percentage that is reached becomes one event in the month,
+ * however many controls find it: the row of the alert and the event are one transaction.
  */
 import type { Logger } from 'pino';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import { WakeSignal } from '../../../lib/waiting/wake-signal.ts';
 import type { Database } from '../../db/database.ts';
 import { insertEvent } from '../../events/insert-event.ts';
+import type { Leadership } from '../../ownership/leadership.ts';
 import { momentOf, type Clock } from '../../time/clock.ts';
 import { monthAt, type Month } from '../months/month.ts';
 import { BudgetStore, type BudgetOfMonth } from './budget-store.ts';
@@ -19,6 +21,7 @@ const PAUSE_FACTOR = 10;
 
 export interface BudgetKeeperParts {
   db: Database;
+  leadership: Leadership;
   clock: Clock;
   intervalMs: number;
   /** Called when an event is committed. */
@@ -69,8 +72,9 @@ export class BudgetKeeper implements AsyncDisposable {
       const isDue = beganAt >= dueAt;
       const changed = [...this.#changed];
       this.#changed.clear();
-      await this.#check(isDue ? undefined : changed).catch((error: unknown) =>
-        this.#parts.log.warn({ err: error }, 'budgets could not be checked; control tries again'),
+      await this.#check(isDue && this.#parts.leadership.isLeading ? undefined : changed).catch(
+        (error: unknown) =>
+          this.#parts.log.warn({ err: error }, 'budgets could not be checked; control tries again'),
       );
       const endedAt = performance.now();
       if (isDue) dueAt = endedAt + Math.max(this.#parts.intervalMs, PAUSE_FACTOR * (endedAt - beganAt));

@@ -220,7 +220,14 @@ test('a month is still compared in the first day after it, with the budgets that
     .execute();
   const clock = { ...SYSTEM_CLOCK, wallMs: () => inMonthAfter };
   const log = pino({ level: 'silent' });
-  await using keeper = new BudgetKeeper({ db, clock, intervalMs: HOUR_MS, onEvent: () => undefined, log });
+  await using keeper = new BudgetKeeper({
+    db,
+    leadership: { isLeading: true },
+    clock,
+    intervalMs: HOUR_MS,
+    onEvent: () => undefined,
+    log,
+  });
   keeper.start();
   const ofNext = () =>
     db

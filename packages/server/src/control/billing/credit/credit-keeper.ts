@@ -1,5 +1,6 @@
 /**
- * Checks every few seconds whether the organizations of running sandboxes still have credit.
+ * Checks every few seconds whether the organizations of running sandboxes still have credit. Each control does so for the sandboxes
+ * of its runners; that credit is exhausted or restored is written by the first one that finds it.
  *
  *     left > 0 ──► left ≤ 0: exhausted_at is set ── grace ──► its running sandboxes are hibernated, a few at a time
  *        ▲                                                       │ a failed hibernation is retried
@@ -76,14 +77,18 @@ export class CreditKeeper implements AsyncDisposable {
     const { organizationId, exhaustedAt } = account;
     const isExhausted = leftUnits <= 0n;
     if (isExhausted !== (exhaustedAt !== null)) {
-      await db.transaction().execute(async (transaction) => {
-        await setExhausted(transaction, organizationId, isExhausted ? now.wallMs : null);
+      const isNew = await db.transaction().execute(async (transaction) => {
+        const at = isExhausted ? now.wallMs : null;
+        if (!(await setExhausted(transaction, organizationId, at))) return false;
         const type = isExhausted ? 'credit.exhausted' : 'credit.restored';
         const of = { organizationId, teamId: null, at: now.wallMs };
         await insertEvent(transaction, { type, data: {}, ...of });
+        return true;
       });
-      this.#parts.onEvent();
-      log.info({ organization_id: organizationId, exhausted: isExhausted }, 'credit has changed');
+      if (isNew) {
+        this.#parts.onEvent();
+        log.info({ organization_id: organizationId, exhausted: isExhausted }, 'credit has changed');
+      }
     }
     return isExhausted && now.wallMs - (exhaustedAt ?? now.wallMs) >= graceMs;
   }

@@ -41,9 +41,16 @@ export async function grantCredit(
   await db.insertInto('credit_grants').values({ organization_id: organizationId, cents, note }).execute();
 }
 
-/** Sets the time of exhaustion, unless one is set already; null clears it. */
-export async function setExhausted(db: Database, organizationId: string, at: number | null): Promise<void> {
-  await db
+/**
+ * Sets the time of exhaustion; null clears it. Returns false, and changes nothing, if it is set or cleared already: of many controls that
+ * find it, one changes it.
+ */
+export async function setExhausted(
+  db: Database,
+  organizationId: string,
+  at: number | null,
+): Promise<boolean> {
+  const { numInsertedOrUpdatedRows } = await db
     .insertInto('billing_accounts')
     .values({
       organization_id: organizationId,
@@ -53,10 +60,11 @@ export async function setExhausted(db: Database, organizationId: string, at: num
       exhausted_at: at,
     })
     .onConflict((conflict) =>
-      conflict.column('organization_id').doUpdateSet({
-        exhausted_at: sql<number | null>`CASE WHEN excluded.exhausted_at IS NULL THEN NULL
-          ELSE coalesce(billing_accounts.exhausted_at, excluded.exhausted_at) END`,
-      }),
+      conflict
+        .column('organization_id')
+        .doUpdateSet({ exhausted_at: (row) => row.ref('excluded.exhausted_at') })
+        .where(sql<boolean>`(billing_accounts.exhausted_at IS NULL) <> (excluded.exhausted_at IS NULL)`),
     )
-    .execute();
+    .executeTakeFirstOrThrow();
+  return numInsertedOrUpdatedRows === 1n;
 }

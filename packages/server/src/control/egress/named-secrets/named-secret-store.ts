@@ -3,6 +3,7 @@ import { lockOrganization } from '../../accounts/organizations/lock-organization
 import { sql, type ExpressionBuilder } from 'kysely';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
+import { isAliveSql, isOwnRunnerSql } from '../../ownership/live-controls.ts';
 import type { Tables } from '../../schema/tables.ts';
 import type { NamedSecretRow } from './named-secret-tables.ts';
 
@@ -10,6 +11,12 @@ import type { NamedSecretRow } from './named-secret-tables.ts';
 export interface SecretUse extends Omit<NamedSecretRow, 'sealed_value'> {
   sandboxes: number;
   outdated_sandboxes: number;
+}
+
+/** A sandbox with outdated values, and a number that grows with each newer one. */
+export interface OutdatedSandbox {
+  id: string;
+  versions: number;
 }
 
 export type NewSecretRow = Pick<
@@ -89,6 +96,28 @@ export class NamedSecretStore {
       .execute();
   }
 
+  /** Lists the sandboxes at runners of this control that sign requests with an older version than the stored one. */
+  async listOutdated(control: string): Promise<OutdatedSandbox[]> {
+    return selectOutdated(this.#db)
+      .select(['sandboxes.id', sql<number>`sum(named_secrets.version)`.as('versions')])
+      .where(isOwnRunnerSql('runner_id', control))
+      .groupBy('sandboxes.id')
+      .execute();
+  }
+
+  /** Returns whether sandboxes that other controls can reach have an older version of the secret. */
+  async isOutdatedElsewhere(id: string, control: string): Promise<boolean> {
+    const row = await selectOutdated(this.#db)
+      .innerJoin('runners', 'runners.id', 'runner_id')
+      .select('sandboxes.id')
+      .where('named_secrets.id', '=', id)
+      .where('runners.owner', '<>', control)
+      .where(isAliveSql('runners.owner'))
+      .limit(1)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
   /** Lists the sandboxes whose credentials name a secret. */
   listUsers(id: string): Promise<string[]> {
     return listUsers(this.#db, id);
@@ -131,6 +160,15 @@ export class NamedSecretStore {
       .$narrowType<{ sandboxes: number; outdated_sandboxes: number }>()
       .where('organization_id', '=', reach.organizationId);
   }
+}
+
+function selectOutdated(db: Database) {
+  return db
+    .selectFrom('sandbox_credentials')
+    .innerJoin('named_secrets', 'named_secrets.id', 'sandbox_credentials.secret_id')
+    .innerJoin('sandboxes', 'sandboxes.id', 'sandbox_credentials.sandbox_id')
+    .whereRef('secret_version', '<', 'named_secrets.version')
+    .where('sandboxes.status', 'in', ['creating', 'running']);
 }
 
 function countUsers(select: ExpressionBuilder<Tables, 'named_secrets'>, reach: Reach) {

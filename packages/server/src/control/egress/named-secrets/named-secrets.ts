@@ -2,9 +2,11 @@
  * The named secrets of each organization. A new value takes effect in sandboxes without their help:
  *
  *     PUT ─► commit version n ─► sandboxes whose credentials name it ─► runner ─► log entry, version n in the grant
- *                                └─ not reached: tried again by the egress keeper
+ *                                ├─ not reached: tried again by the egress keeper
+ *                                └─ at a runner of another control: found there (secret-watch.ts)
  *     hibernated ─ resume ─► the current value
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   AppError,
   type AuditActor,
@@ -18,6 +20,7 @@ import { Secret } from '../../../lib/secret.ts';
 import { withDeadline } from '../../../lib/waiting/deadline.ts';
 import type { Reach } from '../../accounts/organizations/reach.ts';
 import type { OrganizationAudit } from '../../audit/organization/organization-audit.ts';
+import { hintChange } from '../../db/change-hints.ts';
 import type { Database } from '../../db/database.ts';
 import type { SecretBox } from '../../secrets/secret-box.ts';
 import type { NamedSecretStore, SecretUse } from './named-secret-store.ts';
@@ -26,6 +29,7 @@ import { bindNamedSecret } from './secret-values.ts';
 const MAX_SECRETS = 1_000;
 /** How many sandboxes a refusal names. */
 const MAX_NAMED = 20;
+const LOOK_AGAIN_MS = 250;
 /** How long a PUT waits until sandboxes have the new value, before it answers that they are outdated. */
 const TELL_DEADLINE_MS = 5_000;
 
@@ -36,6 +40,8 @@ export interface NamedSecretsParts {
   secrets: SecretBox;
   /** Sends stored credentials to these sandboxes. Resolves when each has been tried, and never rejects. */
   tell: (sandboxIds: readonly string[]) => Promise<void>;
+  /** Id of this control. */
+  control: string;
 }
 
 /** The caller who changes a secret, and what the caller sees of the organization. */
@@ -50,13 +56,15 @@ export class NamedSecrets {
   readonly #store: NamedSecretStore;
   readonly #secrets: SecretBox;
   readonly #tell: NamedSecretsParts['tell'];
+  readonly #control: string;
 
-  constructor({ db, audit, store, secrets, tell }: NamedSecretsParts) {
+  constructor({ db, audit, store, secrets, tell, control }: NamedSecretsParts) {
     this.#db = db;
     this.#audit = audit;
     this.#store = store;
     this.#secrets = secrets;
     this.#tell = tell;
+    this.#control = control;
   }
 
   /** Stores a secret, or replaces its value, also in the sandboxes that use it. */
@@ -73,6 +81,7 @@ export class NamedSecrets {
     const stored = await this.#audit.commit(this.#db, { organizationId, by }, async (transaction) => {
       const result = await this.#store.within(transaction).put(row, MAX_SECRETS);
       if (result === undefined) return { result, notes: [] };
+      await hintChange(transaction, 'secrets');
       const data = { name, version: result.version };
       return { result, notes: [{ event: 'secret.stored', data }] };
     });
@@ -83,11 +92,18 @@ export class NamedSecrets {
       );
     // Read after the commit: credentials that are stored later are stored with the new version.
     const users = await this.#store.listUsers(stored.id);
-    if (users.length > 0)
-      await withDeadline('sandboxes get a secret', TELL_DEADLINE_MS, this.#tell(users)).catch(
-        () => undefined,
-      );
+    if (users.length > 0) {
+      const told = Promise.all([this.#tell(users), this.#waitForOthers(stored.id)]);
+      await withDeadline('sandboxes get a secret', TELL_DEADLINE_MS, told).catch(() => undefined);
+    }
     return this.get(reach, name);
+  }
+
+  /** Resolves when no sandbox of another control that is alive has an older version, or after a while. */
+  async #waitForOthers(id: string): Promise<void> {
+    const end = performance.now() + TELL_DEADLINE_MS;
+    while (performance.now() < end && (await this.#store.isOutdatedElsewhere(id, this.#control)))
+      await delay(LOOK_AGAIN_MS);
   }
 
   /** Lists the secrets, sorted by name. */

@@ -438,6 +438,14 @@ const LIVE_COLUMNS: Change = {
   },
 };
 
+const WORK_OF_CONTROLS: Change = {
+  columns: {
+    disks: { control_id: 'ctl1' },
+    disk_snapshots: { control_id: 'ctl1' },
+    image_builds: { control_id: 'ctl1', is_cancelled: false },
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -462,4 +470,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0027_ownership': OWNERSHIP,
   '0028_runner_identities': RUNNER_IDENTITIES,
   '0030_live_columns': LIVE_COLUMNS,
+  '0031_work_of_controls': WORK_OF_CONTROLS,
 };
