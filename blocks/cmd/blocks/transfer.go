@@ -1,0 +1,24 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"coppice/blocks/internal/captures"
+	"coppice/blocks/internal/objects"
+	"coppice/blocks/internal/supervise"
+	"coppice/blocks/internal/transfer"
+)
+
+func runTransfer(ctx context.Context, chosen options, kind transfer.Kind) error {
+	if chosen.uid != 0 {
+		if err := supervise.BecomeUnprivileged(chosen.uid); err != nil {
+			return err
+		}
+	}
+	store, err := objects.Open(ctx, chosen.store, chosen.objects)
+	if err != nil {
+		return err
+	}
+	return transfer.Run(ctx, kind, captures.New(store), os.Stdin, os.Stdout)
+}
