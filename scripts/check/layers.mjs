@@ -86,6 +86,7 @@ export const LAYERS = [
       ['http'],
       ['metrics'],
       ['driver'],
+      ['capture-objects'],
       ['accelerator', 'capacity', 'snapshot'],
       ['workspace'],
       ['agent-client', 'cache', 'confinement', 'disk', 'host-ranges', 'image', 'machine', 'network', 'qemu'],

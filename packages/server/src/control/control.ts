@@ -107,7 +107,8 @@ export async function startControl(
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
   const { dataDir, diskReserveMiB } = config;
-  const own = { region, dataDir, diskReserveMiB, limits, creditCents };
+  const storesCaptures = config.objectStore?.kind === 's3';
+  const own = { region, dataDir, diskReserveMiB, limits, creditCents, storesCaptures };
   const base = { ...storage, ...own, runner, objects, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();

@@ -53,6 +53,8 @@ import { RunnerLink } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
 import type { SecretBox } from './secrets/secret-box.ts';
+import { CaptureObjectStore } from './snapshots/capture-object-store.ts';
+import { CaptureStorage } from './snapshots/capture-storage.ts';
 import { CaptureKeeper } from './snapshots/capture-keeper.ts';
 import { SnapshotStore } from './snapshots/snapshot-store.ts';
 import { Snapshots } from './snapshots/snapshots.ts';
@@ -67,6 +69,8 @@ export interface SandboxesBase {
   runner: RunnerClient;
   secrets: SecretBox;
   objects: ObjectStore;
+  /** Whether captures are put into the object store too: it is not a directory of the runner's machine. */
+  storesCaptures: boolean;
   region: string;
   /** Absolute path. */
   dataDir: string;
@@ -127,6 +131,7 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const sandboxes = new Sandboxes({ ...common, ...used, drivers, region });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
   const { snapshots, captures } = openSnapshots(base, { audit, store, environments, limitsOf });
+  startCaptureStorage(base, presence, stack);
   const claims = new RunnerClaims(db, base.ownership.id);
   const linkParts = { ...common, claims, region, drivers, captures, notes, egressKeeper, ...limits, log };
   const link = stack.use(new RunnerLink(linkParts));
@@ -232,6 +237,18 @@ function openSnapshots(
   const snapshots = new Snapshots({ ...saved, environments, limitsOf });
   const captures = new CaptureKeeper({ ...saved, snapshots, sandboxes, graceMs: limits.captureGraceMs });
   return { snapshots, captures };
+}
+
+function startCaptureStorage(
+  { db, runner, storesCaptures, limits, clock, log }: SandboxesBase,
+  presence: RunnerPresence,
+  stack: AsyncDisposableStack,
+): void {
+  if (!storesCaptures) return;
+  const store = new CaptureObjectStore(db);
+  const { captures } = runner;
+  const { reconcileIntervalMs: intervalMs } = limits;
+  stack.use(new CaptureStorage({ store, captures, presence, clock, intervalMs, log })).start();
 }
 
 function startCreditKeeper(

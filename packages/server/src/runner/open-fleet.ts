@@ -7,6 +7,8 @@ import { PROGRAM_FILE, UNPACK_SCRIPT } from '../lib/process/program-file.ts';
 import type { Accelerators } from './accelerator/accelerators.ts';
 import { CacheEvictor } from './cache/cache-evictor.ts';
 import { CacheLeases } from './cache/cache-leases.ts';
+import { CaptureEvictor } from './capture-objects/capture-evictor.ts';
+import { CaptureObjects } from './capture-objects/capture-objects.ts';
 import { Ballast } from './capacity/ballast.ts';
 import { Admission } from './capacity/admission.ts';
 import { Capacity } from './capacity/capacity.ts';
@@ -17,6 +19,7 @@ import type { Jail } from './confinement/jail.ts';
 import { buildUnitLimits } from './confinement/unit-limits.ts';
 import { isTmpfs } from './host/tmpfs.ts';
 import { EventSpool } from './driver/event-spool.ts';
+import { assertUsable } from './driver/capture-bindings.ts';
 import { Fleet } from './driver/fleet.ts';
 import { ImageBuilds } from './driver/image-builds.ts';
 import { VmImages } from './driver/vm-images.ts';
@@ -53,6 +56,7 @@ const MAX_WAIT_FOR_TURN_MS = 60_000;
 export interface OpenedFleet {
   fleet: Fleet;
   copies: VmCopies;
+  objects: CaptureObjects;
   rollbacks: VmRollbacks;
   captures: CaptureStore;
   spool: EventSpool;
@@ -128,7 +132,9 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   // Only after adoption: adopted VMs first lease the images and templates they were made from.
   const cache = startEvictor(config, { leases, images, templates, fleet, log });
   evictor = cache;
+  const closing = new AsyncDisposableStack();
   const close = async (): Promise<void> => {
+    await closing.disposeAsync();
     await cache.close();
     await fleet.close();
     workspaces[Symbol.dispose]();
@@ -137,31 +143,63 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     ballast[Symbol.dispose]();
   };
   const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
-  const copying = openCopies(config, parts, { fleet, captures, network, persistent, disk, log });
+  const copying = openCopies(config, parts, {
+    fleet,
+    captures,
+    images,
+    leases,
+    network,
+    persistent,
+    disk,
+    log,
+  });
+  closing.use(copying.objects);
+  closing.use(copying.evictor);
   const vmImages = new VmImages({ fleet, images });
   const stored = { captures, spool, images, plan, builds, vmImages, workspaces };
   return { fleet, ...stored, ...copying, capacity, cgroups, network, close };
 }
 
 function openCopies(
-  { tools }: RunnerConfig,
+  { tools, objectStore }: RunnerConfig,
   { machines, accelerators, tscKhz }: FleetParts,
   around: {
     fleet: Fleet;
     captures: CaptureStore;
+    images: ImageStore;
+    leases: CacheLeases;
     network: VmNetwork;
     persistent: OpenedDisks;
     disk: DiskGuard;
     log: Logger;
   },
-): Pick<OpenedFleet, 'copies' | 'rollbacks' | 'disks'> {
-  const { fleet, captures, network, persistent, disk, log } = around;
+): Pick<OpenedFleet, 'copies' | 'objects' | 'rollbacks' | 'disks'> & { evictor: CaptureEvictor } {
+  const { fleet, captures, images, leases, network, persistent, disk, log } = around;
   const bindings = { machines, accelerators, hasNetwork: network.absence === undefined, tscKhz };
   const disks = buildDiskOperations(persistent, { mke2fs: tools.mke2fs, disk, fleet });
+  const objects: CaptureObjects = new CaptureObjects({
+    captures,
+    server: persistent.server,
+    isShared: objectStore !== 'directory',
+    disks,
+    images: images.stored,
+    leases,
+    makeRoom: (neededMiB) => evictor.makeRoom(neededMiB),
+    assertUsable: (manifest) => assertUsable(bindings, manifest),
+    log,
+  });
+  const evictor = new CaptureEvictor({
+    captures,
+    disk,
+    drop: (id, organization) => objects.drop(id, organization),
+    log,
+  });
   return {
     disks,
-    copies: new VmCopies({ fleet, captures, bindings, disk, disks, program: tools.capture, log }),
-    rollbacks: new VmRollbacks({ fleet, captures, bindings }),
+    objects,
+    evictor,
+    copies: new VmCopies({ fleet, captures, objects, bindings, disk, program: tools.capture, log }),
+    rollbacks: new VmRollbacks({ fleet, objects, bindings }),
   };
 }
 

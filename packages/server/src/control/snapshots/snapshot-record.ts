@@ -22,6 +22,7 @@ export function buildSnapshotRow(
     organization_id: sandbox.organization_id,
     status: 'creating' as const,
     run_id: sandbox.id,
+    runner_id: sandbox.runner_id,
     name: request.name ?? null,
     image: sandbox.image,
     vcpus: sandbox.vcpus,

@@ -28,6 +28,7 @@ const ROW_COLUMNS = [
   'organization_id',
   'status',
   'run_id',
+  'runner_id',
   'name',
   'image',
   'vcpus',

@@ -7,6 +7,8 @@ export interface SnapshotTable {
   /** Callers see only `ready` snapshots; the others are being made or removed. */
   status: 'creating' | 'ready' | 'deleting';
   run_id: string;
+  /** The runner that has its files. Null: only the object store has them, or a snapshot from before this was recorded. */
+  runner_id: Generated<string | null>;
   name: string | null;
   image: string;
   vcpus: number;
