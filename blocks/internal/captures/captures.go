@@ -4,7 +4,7 @@
 //
 //	captures/<org>/chunks/<hh>/<SHA-256>.<tag>      content; the tag is that of the upload that wrote it
 //	captures/<org>/manifests/<capture>/<tag>        create-only: files, chunks and digests; the capture is stored
-//	captures/<org>/uploads/<tag>                    announcement: an upload runs
+//	captures/<org>/uploads/<capture>/<tag>          announcement: an upload runs, or was killed
 //	captures/<org>/marks/<n>                        create-only: chunks that no new manifest may name (Collector)
 //
 // An upload writes only what is missing, so it may be killed at any time and repeated.
@@ -16,6 +16,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"coppice/blocks/internal/objects"
@@ -129,11 +130,18 @@ func (m Manifest) check(key string) error {
 	return nil
 }
 
-// Delete removes a capture. Its chunks stay until a collector finds that no other capture names them.
+// Delete removes a capture. Its chunks stay until a collector finds that no other capture names them, as do fences.
 func (c *Captures) Delete(ctx context.Context, org, capture string) error {
+	if err := c.endUploads(ctx, org, capture); err != nil {
+		return err
+	}
 	for info, err := range c.Store.List(ctx, manifestKey(org, capture, ""), "") {
 		if err != nil {
 			return err
+		}
+		manifest, err := c.readManifest(ctx, info.Key)
+		if err == nil && manifest.Kind == kindFence || errors.Is(err, objects.ErrNotFound) {
+			continue
 		}
 		if err := c.Store.Delete(ctx, info.Key); err != nil {
 			return err
@@ -142,11 +150,40 @@ func (c *Captures) Delete(ctx context.Context, org, capture string) error {
 	return nil
 }
 
+// endUploads ends all uploads of a capture: none of them can create its manifest any more, dead or alive.
+func (c *Captures) endUploads(ctx context.Context, org, capture string) error {
+	for info, err := range c.Store.List(ctx, uploadKey(org, capture, ""), "") {
+		if err != nil {
+			return err
+		}
+		if err := c.endUpload(ctx, org, capture, info.Key[strings.LastIndexByte(info.Key, '/')+1:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endUpload puts a fence in the place of the manifest, unless that exists, and withdraws the announcement.
+func (c *Captures) endUpload(ctx context.Context, org, capture, tag string) error {
+	key := manifestKey(org, capture, tag)
+	body, err := record.Encode(key, Manifest{Kind: kindFence, TimeMS: c.Now().UnixMilli(), Files: []File{}})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Store.PutIfAbsent(ctx, key, body); err != nil {
+		return err
+	}
+	return c.Store.Delete(ctx, uploadKey(org, capture, tag))
+}
+
 func manifestKey(org, capture, tag string) string {
 	return fmt.Sprintf("captures/%s/manifests/%s/%s", org, capture, tag)
 }
-func manifestsKey(org string) string     { return "captures/" + org + "/manifests/" }
-func uploadKey(org, tag string) string   { return "captures/" + org + "/uploads/" + tag }
+func manifestsKey(org string) string { return "captures/" + org + "/manifests/" }
+func uploadKey(org, capture, tag string) string {
+	return uploadsKey(org) + capture + "/" + tag
+}
+func uploadsKey(org string) string       { return "captures/" + org + "/uploads/" }
 func chunksKey(org string) string        { return "captures/" + org + "/chunks/" }
 func chunkKey(org, name string) string   { return chunksKey(org) + name[:2] + "/" + name }
 func marksKey(org string) string         { return "captures/" + org + "/marks/" }

@@ -23,7 +23,8 @@ import (
 //
 // A chunk that is condemned stays so, even if a manifest names it: an upload that began earlier may. Uploads that announce
 // themselves later read the mark and write the content anew, under another name: a name contains the tag of its upload,
-// so it is never used again. An upload that runs too long is ended by a fence at the key of the manifest that it wants.
+// so it is never used again. An upload that was killed or takes too long is ended by a fence, at the key of the manifest
+// that it wants.
 type Collector struct {
 	Captures *Captures
 	// UploadTime is longer than the longest upload. If it is too short, an upload fails and must be repeated.
@@ -133,8 +134,7 @@ func (p *pass) listChunks(ctx context.Context) error {
 }
 
 func (p *pass) readAnnouncements(ctx context.Context) error {
-	prefix := uploadKey(p.org, "")
-	for info, err := range p.Store.List(ctx, prefix, "") {
+	for info, err := range p.Store.List(ctx, uploadsKey(p.org), "") {
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (p *pass) readAnnouncements(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		hasEnded, err := p.endUpload(ctx, a, strings.TrimPrefix(info.Key, prefix))
+		hasEnded, err := p.endIfOver(ctx, a, info.Key)
 		if err != nil {
 			return err
 		}
@@ -158,29 +158,26 @@ func (p *pass) readAnnouncements(ctx context.Context) error {
 	return nil
 }
 
-// endUpload removes an announcement whose manifest exists, or can no longer be created.
-func (p *pass) endUpload(ctx context.Context, a announcement, tag string) (bool, error) {
-	key := manifestKey(p.org, a.Capture, tag)
-	_, err := p.Store.Get(ctx, key, objects.Range{Length: 1})
+// endIfOver ends an upload whose manifest exists, or that takes too long.
+func (p *pass) endIfOver(ctx context.Context, a announcement, key string) (bool, error) {
+	capture, tag, _ := strings.Cut(strings.TrimPrefix(key, uploadsKey(p.org)), "/")
+	_, err := p.Store.Get(ctx, manifestKey(p.org, capture, tag), objects.Range{Length: 1})
 	isMissing := errors.Is(err, objects.ErrNotFound)
 	if err != nil && !isMissing {
 		return false, err
 	}
+	if isMissing && !p.isOld(a.TimeMS) {
+		return false, nil
+	}
 	if isMissing {
-		now := p.Now().UnixMilli()
-		if now-a.TimeMS <= p.uploadTime.Milliseconds() {
-			return false, nil
-		}
-		body, err := record.Encode(key, Manifest{Kind: kindFence, TimeMS: now, Files: []File{}})
-		if err != nil {
-			return false, err
-		}
-		if _, err := p.Store.PutIfAbsent(ctx, key, body); err != nil {
-			return false, err
-		}
 		p.result.Fenced++
 	}
-	return true, p.Store.Delete(ctx, uploadKey(p.org, tag))
+	return true, p.endUpload(ctx, p.org, capture, tag)
+}
+
+// isOld reports whether an upload that began then has ended.
+func (p *pass) isOld(timeMS int64) bool {
+	return p.Now().UnixMilli()-timeMS > p.uploadTime.Milliseconds()
 }
 
 func (p *pass) readManifests(ctx context.Context) error {
@@ -194,6 +191,11 @@ func (p *pass) readManifests(ctx context.Context) error {
 		}
 		if err != nil {
 			return err
+		}
+		if manifest.Kind == kindFence && p.isOld(manifest.TimeMS) {
+			if err := p.Store.Delete(ctx, info.Key); err != nil {
+				return err
+			}
 		}
 		for _, file := range manifest.Files {
 			for _, chunk := range file.Chunks {

@@ -209,3 +209,42 @@ func runRandomly(t *testing.T, seed uint64) {
 		t.Errorf("%+v", last)
 	}
 }
+
+// A killed upload must not stop collections until it would be too old.
+func TestTheNextUploadOfACaptureEndsTheOneThatWasKilled(t *testing.T) {
+	store := memory.New()
+	upload(t, store, "other", makeFile(t, 2*mib, 7, 0))
+	ram := makeFile(t, 4*mib, 1, 0, mib)
+	lost := errors.New("the process is killed")
+	store.Before = func(operation, key string) error {
+		if operation == "create" && strings.Contains(key, "/manifests/snap1") {
+			return lost
+		}
+		return nil
+	}
+	if _, err := captures.New(store).Upload(context.Background(), jobOf("snap1", ram)); !errors.Is(err, lost) {
+		t.Fatal(err)
+	}
+	store.Before = nil
+	if err := captures.New(store).Delete(context.Background(), "o", "other"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if pass := collect(t, store); pass.DeletedObjects != 0 {
+			t.Errorf("%+v", pass)
+		}
+	}
+	upload(t, store, "snap1", ram)
+	if pass := collect(t, store); pass.DeletedObjects == 0 || len(store.Keys("captures/o/uploads/")) != 0 {
+		t.Errorf("%+v", pass)
+	}
+	if _, err := fetch(t, store, "snap1", 1); err != nil {
+		t.Error(err)
+	}
+	if err := captures.New(store).Delete(context.Background(), "o", "snap1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fetch(t, store, "snap1", 1); !errors.Is(err, captures.ErrNoCapture) {
+		t.Error(err)
+	}
+}

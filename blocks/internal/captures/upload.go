@@ -42,8 +42,7 @@ type Stored struct {
 
 // announcement says that an upload runs which can only end by creating one manifest.
 type announcement struct {
-	Capture string `json:"capture"`
-	TimeMS  int64  `json:"time_ms"`
+	TimeMS int64 `json:"time_ms"`
 	// Seen is the newest mark before the announcement. The upload names no chunk of this mark or an earlier one.
 	Seen int64 `json:"seen"`
 }
@@ -66,9 +65,12 @@ type object struct {
 	bytes int64
 }
 
-// Upload stores a capture, unless it is stored. Its order makes the collector safe (see there): the announcement, then
+// Upload stores a capture, unless it is stored. It ends earlier uploads of the capture, which were killed. Its order makes the collector safe (see there): the announcement, then
 // the newest mark, then the search for chunks that exist, then the manifest.
 func (c *Captures) Upload(ctx context.Context, job Job) (Stored, error) {
+	if err := c.endUploads(ctx, job.Org, job.Capture); err != nil {
+		return Stored{}, err
+	}
 	found, err := c.Find(ctx, job.Org, job.Capture)
 	if err == nil {
 		return Stored{IsRepeated: true, StoredBytes: found.StoredBytes}, nil
@@ -85,10 +87,10 @@ func (c *Captures) Upload(ctx context.Context, job Job) (Stored, error) {
 		err = u.commit(ctx, manifest)
 	}
 	if err != nil && !errors.Is(err, ErrConflict) {
-		// The manifest may exist, or may be about to. The collector ends the announcement.
+		// The manifest may exist, or may be about to. The next upload or the collector ends the announcement.
 		return Stored{}, err
 	}
-	return u.result, errors.Join(err, c.Store.Delete(ctx, uploadKey(job.Org, u.tag)))
+	return u.result, errors.Join(err, c.Store.Delete(ctx, uploadKey(job.Org, job.Capture, u.tag)))
 }
 
 func (u *upload) announce(ctx context.Context) error {
@@ -96,8 +98,8 @@ func (u *upload) announce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	key := uploadKey(u.job.Org, u.tag)
-	body, err := record.Encode(key, announcement{Capture: u.job.Capture, TimeMS: u.Now().UnixMilli(), Seen: seen})
+	key := uploadKey(u.job.Org, u.job.Capture, u.tag)
+	body, err := record.Encode(key, announcement{TimeMS: u.Now().UnixMilli(), Seen: seen})
 	if err != nil {
 		return err
 	}

@@ -442,6 +442,23 @@ const OWNERSHIP: Change = {
   },
 };
 
+const CAPTURE_OBJECTS: Change = {
+  columns: { snapshots: { runner_id: null } },
+  adds: {
+    capture_objects: [
+      {
+        capture_id: SNAPSHOT_ID,
+        organization_id: 'orgfirst',
+        runner_id: `runner-${'1'.repeat(32)}`,
+        created_at: NOW,
+        stored_at: NOW,
+        stored_bytes: 2 ** 33,
+        removed_at: NOW,
+      },
+    ],
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -464,4 +481,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0025_session_keys': SESSION_KEYS,
   '0026_budgets': BUDGETS,
   '0027_ownership': OWNERSHIP,
+  '0029_capture_objects': CAPTURE_OBJECTS,
 };
