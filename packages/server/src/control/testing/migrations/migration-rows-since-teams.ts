@@ -25,6 +25,7 @@ import { NAMED_SECRETS, ORGANIZATION_AUDIT } from './migration-rows-of-organizat
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
+const RUNNER_ID = `runner-${'1'.repeat(32)}`;
 const FAILED_ID = `run${'3'.repeat(20)}`;
 const ORGANIZATIONS = ['orgfirst', 'orgsecond'];
 const SHAPE = { image: 'node:22-slim', vcpus: 1, mem_mib: 1024, disk_mib: 4096 };
@@ -430,26 +431,30 @@ const BUDGETS: Change = {
 
 const OWNERSHIP: Change = {
   columns: {
-    sandboxes: { version: 0, runner_id: null, is_resuming: false },
-    idempotency_keys: { control_id: null },
+    sandboxes: ({ id }) => ({
+      version: 0,
+      runner_id: id === ENDED_ID ? RUNNER_ID : null,
+      is_resuming: false,
+    }),
+    idempotency_keys: { control_id: 'ctl1' },
   },
   adds: {
     used_tickets: [{ nonce: 'bm9uY2Uxbm9uY2Ux', expires_at: NOW }],
     controls: [
       { id: 'ctl1', node_id: 'node1', version: '0.1.0', started_at: NOW, lease_until: NOW, is_fenced: true },
     ],
-    runners: [{ id: `runner-${'1'.repeat(32)}`, region: 'us', owner: 'ctl1', epoch: 3 }],
+    runners: [{ id: RUNNER_ID, region: 'us', owner: 'ctl1', epoch: 3 }],
   },
 };
 
 const CAPTURE_OBJECTS: Change = {
-  columns: { snapshots: { runner_id: null } },
+  columns: { snapshots: ({ id }) => ({ runner_id: id === SNAPSHOT_ID ? RUNNER_ID : null }) },
   adds: {
     capture_objects: [
       {
         capture_id: SNAPSHOT_ID,
         organization_id: 'orgfirst',
-        runner_id: `runner-${'1'.repeat(32)}`,
+        runner_id: RUNNER_ID,
         created_at: NOW,
         stored_at: NOW,
         stored_bytes: 2 ** 33,
