@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"coppice/blocks/internal/captures"
 	"coppice/blocks/internal/objects"
@@ -273,4 +274,38 @@ func TestTargetsMustBeThoseOfTheCapture(t *testing.T) {
 	if _, err := fetch(t, store, "snap9", 1); !errors.Is(err, captures.ErrNoCapture) {
 		t.Errorf("an unknown capture: %v", err)
 	}
+}
+
+func TestATransferFailsSoonWhileTheStoreIsAway(t *testing.T) {
+	store := memory.New()
+	ram := makeFile(t, mib, 1, 0)
+	upload(t, store, "snap1", ram)
+	away := objects.Limit(hanging{store}, 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	if _, err := captures.New(away).Fetch(ctx, "o", "snap1", targets(t, 1)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("fetch: %v", err)
+	}
+	if _, err := captures.New(away).Upload(ctx, jobOf("snap2", makeFile(t, mib, 2, 0))); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("upload: %v", err)
+	}
+}
+
+// hanging answers no request about chunks.
+type hanging struct{ objects.Store }
+
+func (h hanging) Get(ctx context.Context, key string, part objects.Range) ([]byte, error) {
+	if strings.Contains(key, "/chunks/") {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.Store.Get(ctx, key, part)
+}
+
+func (h hanging) PutIfAbsent(ctx context.Context, key string, content []byte) (bool, error) {
+	if strings.Contains(key, "/chunks/") {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
+	return h.Store.PutIfAbsent(ctx, key, content)
 }

@@ -7,6 +7,7 @@
  * A failure loses nothing: the local capture stays, and control asks again, less often each time.
  */
 import { setTimeout as delay } from 'node:timers/promises';
+import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { RunnerCaptures } from '../placement/runner-captures.ts';
 import type { RunnerPresence } from '../sandbox/runner-presence.ts';
@@ -63,11 +64,21 @@ export class CaptureStorage implements AsyncDisposable {
     while (!signal.aborted) {
       await delay(this.#parts.intervalMs, undefined, { signal }).catch(() => undefined);
       if (signal.aborted) return;
-      await this.#try('the places of snapshots', () => this.#noteLocal());
-      await this.#try('captures to store', () => this.#storeNext());
-      await this.#try('captures to remove', () => this.#removeLeft());
-      await this.#try('chunks of captures', () => this.#collect());
+      await this.#reconcile().catch((error: unknown) => {
+        if (!signal.aborted)
+          this.#parts.log.warn(
+            { err: error },
+            'stored captures could not be reconciled; control tries again',
+          );
+      });
     }
+  }
+
+  async #reconcile(): Promise<void> {
+    await this.#noteLocal();
+    await this.#storeNext();
+    await this.#removeLeft();
+    await this.#collect();
   }
 
   async #noteLocal(): Promise<void> {
@@ -137,7 +148,13 @@ export class CaptureStorage implements AsyncDisposable {
     const { store, captures, clock, log } = this.#parts;
     for (const { captureId, organizationId } of await store.listLeft()) {
       if (this.#stop.signal.aborted) return;
-      await captures.remove(captureId, organizationId);
+      try {
+        await captures.remove(captureId, organizationId);
+      } catch (error) {
+        // A sandbox is being made of it. The others must not wait.
+        if (!(error instanceof AppError && error.code === 'invalid_state')) throw error;
+        continue;
+      }
       await store.noteRemoved(captureId, clock.wallMs());
       log.info({ capture_id: captureId }, 'a capture was removed from the object store');
     }
@@ -161,15 +178,6 @@ export class CaptureStorage implements AsyncDisposable {
       if (unused > 0) continue;
       await store.forgetRemoved(organizationId, begunAt);
       this.#collected.delete(organizationId);
-    }
-  }
-
-  async #try(subject: string, act: () => Promise<void>): Promise<void> {
-    try {
-      await act();
-    } catch (error) {
-      if (this.#stop.signal.aborted) return;
-      this.#parts.log.warn({ err: error }, `${subject} could not be reconciled; control tries again`);
     }
   }
 }

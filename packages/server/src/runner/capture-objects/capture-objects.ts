@@ -232,6 +232,8 @@ export class CaptureObjects implements AsyncDisposable {
     for (const name of names) freezeFile(join(path, name));
     await syncLater(new VmDirectory(path).overlays);
     await writeStoredMark(path, { organization, stored_bytes: found.stored_bytes });
+    // A local copy that cannot be read.
+    if (captures.has(id)) await captures.remove(id);
     await captures.publish(path, manifest, { isTrusted: false });
     const elapsed_ms = Math.round(performance.now() - startedAt);
     log.info({ capture_id: id, ...fetched, elapsed_ms }, 'capture fetched');
