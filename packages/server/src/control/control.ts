@@ -106,9 +106,8 @@ export async function startControl(
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runner: runner.measures, log });
-  const { dataDir, diskReserveMiB } = config;
-  const storesCaptures = config.objectStore?.kind === 's3';
-  const own = { region, dataDir, diskReserveMiB, limits, creditCents, storesCaptures };
+  const { dataDir, diskReserveMiB, objectStore } = config;
+  const own = { region, dataDir, diskReserveMiB, limits, creditCents, hasBucket: objectStore?.kind === 's3' };
   const base = { ...storage, ...own, runner, objects, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.link.start();

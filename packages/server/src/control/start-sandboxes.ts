@@ -69,8 +69,8 @@ export interface SandboxesBase {
   runner: RunnerClient;
   secrets: SecretBox;
   objects: ObjectStore;
-  /** Whether captures are put into the object store too: it is not a directory of the runner's machine. */
-  storesCaptures: boolean;
+  /** Whether the objects are in a bucket; then captures are put there, too. */
+  hasBucket: boolean;
   region: string;
   /** Absolute path. */
   dataDir: string;
@@ -240,11 +240,11 @@ function openSnapshots(
 }
 
 function startCaptureStorage(
-  { db, runner, storesCaptures, limits, clock, log }: SandboxesBase,
+  { db, runner, hasBucket, limits, clock, log }: SandboxesBase,
   presence: RunnerPresence,
   stack: AsyncDisposableStack,
 ): void {
-  if (!storesCaptures) return;
+  if (!hasBucket) return;
   const store = new CaptureObjectStore(db);
   const { captures } = runner;
   const { reconcileIntervalMs: intervalMs } = limits;

@@ -7,6 +7,7 @@ import { AppError } from '@coppice/contract';
 import { pino } from 'pino';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
 import { LastUse } from '../cache/last-use.ts';
+import { DiskGuard } from '../capacity/disk-guard.ts';
 import { CaptureEvictor } from './capture-evictor.ts';
 import { writeStoredMark } from './stored-mark.ts';
 
@@ -25,22 +26,17 @@ class World implements Disposable {
   readonly evictor: CaptureEvictor;
 
   constructor() {
-    const world = this;
     this.evictor = new CaptureEvictor({
       captures: {
         list: () => [...this.local].map((id) => ({ id }) as CaptureInfo),
         directoryOf: (id) => join(this.directory, id),
         isInUse: (id) => this.inUse.has(id),
       },
-      disk: {
-        get freeMiB() {
-          return world.freeMiB;
-        },
+      disk: new DiskGuard({
+        directory: this.directory,
         reserveMiB: RESERVE_MIB,
-        assertRoom: (neededMiB) => {
-          if (this.freeMiB - neededMiB < RESERVE_MIB) throw new AppError('capacity', 'disk: full');
-        },
-      },
+        freeMiB: () => this.freeMiB,
+      }),
       drop: async (id) => {
         await Promise.resolve();
         this.onDrop(id);

@@ -226,18 +226,18 @@ test('damage in the object store names the snapshot and leaves nothing', async (
   const known = new Set(listChunks());
   const id = await first.take();
   await first.objects.store(id, ORG);
-  const own = listChunks().filter((path) => !known.has(path));
-  assert.ok(own[0] !== undefined);
-  const whole = readFileSync(own[0]);
+  const own = listChunks().find((path) => !known.has(path));
+  assert.ok(own !== undefined);
+  const whole = readFileSync(own);
   const other = new TestRunner();
   const damage = { code: 'snapshot_unusable', message: new RegExp(id, 'u') };
   for (const damaged of [whole.subarray(1), Buffer.alloc(whole.length), Buffer.alloc(0), undefined]) {
-    rmSync(own[0], { force: true });
-    if (damaged !== undefined) writeFileSync(own[0], damaged);
+    rmSync(own, { force: true });
+    if (damaged !== undefined) writeFileSync(own, damaged);
     await assert.rejects(other.objects.fetch(id, ORG), damage);
   }
   assert.deepEqual(readdirSync(other.directory), []);
-  writeFileSync(own[0], whole);
+  writeFileSync(own, whole);
   await other.objects.fetch(id, ORG);
 });
 
