@@ -19,7 +19,11 @@ before(async () => {
   harness = await startHarness();
   db = harness.openDatabase();
   const { id } = await harness.create({ timeout: 0 });
-  const row = await db.selectFrom('sandboxes').select('runner_id').where('id', '=', id).executeTakeFirstOrThrow();
+  const row = await db
+    .selectFrom('sandboxes')
+    .select('runner_id')
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow();
   assert.ok(row.runner_id !== null);
   runnerId = row.runner_id;
 });
@@ -105,7 +109,9 @@ test('a snapshot is stored and noted; after its deletion its objects go, and its
 test('a hibernation is stored, and its objects go after the resume', async () => {
   const { id } = await harness.create({ timeout: 0 });
   assert.equal((await harness.call('POST', `/v1/runs/${id}/hibernate`)).status, 200);
-  await waitFor('the hibernation to be stored', () => [...bucket.stored].some((each) => each.startsWith('hib')));
+  await waitFor('the hibernation to be stored', () =>
+    [...bucket.stored].some((each) => each.startsWith('hib')),
+  );
   assert.equal((await harness.call('POST', `/v1/runs/${id}/resume`)).status, 200);
   await waitFor('its objects to go', () => bucket.removed.some((each) => each.startsWith('hib')));
 });

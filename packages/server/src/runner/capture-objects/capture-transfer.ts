@@ -13,7 +13,7 @@ import { BlockServerError, type BlockCommand } from '../workspace/block-server.t
 const FIRST_FD = 3;
 const MAX_MESSAGES_CHARS = 2000;
 
-export interface TransferFile {
+interface TransferFile {
   name: string;
   descriptor: number;
   /** A local file that may have the content of one that is fetched. */
