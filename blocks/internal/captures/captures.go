@@ -1,6 +1,6 @@
 // Package captures keeps captures of virtual machines in the object store: files that never change, some of them sparse.
 // A file is a list of chunks of 1 MiB. A chunk is an object of its own, named by its content, so that equal chunks of one
-// organization are stored once. What is only zeroes has no chunk.
+// organization are stored once. Zeroes have no chunk.
 //
 //	captures/<org>/chunks/<hh>/<SHA-256>.<tag>      content; the tag is that of the upload that wrote it
 //	captures/<org>/manifests/<capture>/<tag>        create-only: files, chunks and digests; the capture is stored

@@ -31,7 +31,7 @@ type Collector struct {
 	UploadTime time.Duration
 }
 
-// maxCondemned limits the size of a mark. What is above it is condemned by a later pass.
+// maxCondemned limits the size of a mark. A later pass condemns the rest.
 const maxCondemned = 200_000
 
 type mark struct {

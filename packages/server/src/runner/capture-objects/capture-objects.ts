@@ -1,5 +1,5 @@
 /**
- * Captures in the object store, from which any runner of the region can restore them. What is local is then a cache:
+ * Captures in the object store, from which any runner of the region can restore them. The local copy is then a cache:
  *
  *   taken ─► local ── store ─► local and stored ── drop, or eviction when the disk is short ─► stored ── fetch ─► …
  *
@@ -109,7 +109,7 @@ export class CaptureObjects implements AsyncDisposable {
     };
   }
 
-  /** Stores a local capture, unless it is stored. Whatever was sent before is not sent again. */
+  /** Stores a local capture, unless it is stored. Chunks that the store has are not sent again. */
   store(id: string, organization: string): Promise<StoredCapture> {
     this.#assertShared();
     return this.#stores.run(id, () =>

@@ -23,7 +23,7 @@ interface TransferFile {
 export interface Transfer {
   organization: string;
   captureId: string;
-  /** What is kept about the capture; empty for a fetch. */
+  /** The runner's notes on the capture, which are stored with it; empty for a fetch. */
   about: string;
   files: readonly TransferFile[];
   timeoutMs: number;
