@@ -89,6 +89,7 @@ export const LAYERS = [
       ['http'],
       ['metrics'],
       ['driver'],
+      ['capture-objects'],
       ['accelerator', 'capacity', 'snapshot'],
       ['workspace'],
       [

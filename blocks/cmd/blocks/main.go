@@ -1,7 +1,9 @@
-// Command blocks keeps persistent disks in the object store and serves their versions to virtual machines.
+// Command blocks keeps persistent disks and captures in the object store, and serves versions of disks to virtual machines.
 //
 //	blocks serve   answers requests on standard input (package serve), and NBD on the socket of --socket
 //	blocks export  writes a version of a disk to standard output, as a raw file or as qcow2
+//	blocks store   stores the files of a capture, as standard input asks (package transfer)
+//	blocks fetch   writes the files of a stored capture
 //
 // The store is that of COPPICE_OBJECT_STORE; its credentials are in the environment.
 package main
@@ -19,6 +21,7 @@ import (
 	"coppice/blocks/internal/cache"
 	"coppice/blocks/internal/chain"
 	"coppice/blocks/internal/objects"
+	"coppice/blocks/internal/transfer"
 )
 
 type options struct {
@@ -43,7 +46,7 @@ func main() {
 
 func run(ctx context.Context, arguments []string) error {
 	if len(arguments) == 0 {
-		return fmt.Errorf("usage: blocks serve | export [options]")
+		return fmt.Errorf("usage: blocks serve | export | store | fetch [options]")
 	}
 	chosen, err := parse(arguments[0], arguments[1:])
 	if err != nil {
@@ -57,8 +60,12 @@ func run(ctx context.Context, arguments []string) error {
 		return runServer(ctx, chosen)
 	case "export":
 		return runExport(ctx, chosen, os.Stdout)
+	case "store":
+		return runTransfer(ctx, chosen, transfer.Store)
+	case "fetch":
+		return runTransfer(ctx, chosen, transfer.Fetch)
 	default:
-		return fmt.Errorf("there is no subcommand %q: serve or export", arguments[0])
+		return fmt.Errorf("there is no subcommand %q: serve, export, store or fetch", arguments[0])
 	}
 }
 

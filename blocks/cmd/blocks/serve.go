@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 
+	"coppice/blocks/internal/captures"
 	"coppice/blocks/internal/nbd"
 	"coppice/blocks/internal/serve"
 	"coppice/blocks/internal/supervise"
@@ -110,7 +111,7 @@ func runServer(ctx context.Context, chosen options) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	exports := &serve.Exports{Disks: disks, Source: source, Key: key}
 	data := nbd.NewServer(exports, nbd.Options{ReadTime: chosen.readTime, MemoryBytes: chosen.memoryMiB << 20, Log: log})
-	control := &serve.Server{Disks: disks, Source: source, Exports: exports, Health: health, Reads: data.Reads,
+	control := &serve.Server{Disks: disks, Captures: captures.New(disks.Store), Source: source, Exports: exports, Health: health, Reads: data.Reads,
 		Overlays: serve.Beneath{Directory: chosen.overlays}}
 	ended, served := make(chan error, 2), make(chan struct{})
 	go func() {

@@ -10,6 +10,7 @@ import (
 
 	"coppice/blocks/internal/blockmap"
 	"coppice/blocks/internal/objects"
+	"coppice/blocks/internal/record"
 	"coppice/blocks/internal/segment"
 )
 
@@ -99,7 +100,7 @@ func (p *pass) readMark(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return decodeRecord(last, body, &p.before)
+	return record.Decode(last, body, &p.before)
 }
 
 func (p *pass) listObjects(ctx context.Context) error {
@@ -127,7 +128,7 @@ func (p *pass) readAnnouncements(ctx context.Context) error {
 			return err
 		}
 		var a announcement
-		if err := decodeRecord(info.Key, body, &a); err != nil {
+		if err := record.Decode(info.Key, body, &a); err != nil {
 			return err
 		}
 		p.now.Announced = append(p.now.Announced, info.Key)
@@ -217,7 +218,7 @@ func (p *pass) deleteManifests(ctx context.Context) error {
 
 func (p *pass) writeMark(ctx context.Context) error {
 	key := p.markKey(p.result.Pass)
-	body, err := encodeRecord(key, p.now)
+	body, err := record.Encode(key, p.now)
 	if err != nil {
 		return err
 	}

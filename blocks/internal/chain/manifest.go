@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"coppice/blocks/internal/objects"
+	"coppice/blocks/internal/record"
 	"coppice/blocks/internal/segment"
 )
 
@@ -193,7 +194,7 @@ func (d *Disks) Get(ctx context.Context, org, disk string, number int64) (Versio
 		return Version{}, err
 	}
 	version := Version{Number: number}
-	if err := decodeRecord(key, body, &version.Manifest); err != nil {
+	if err := record.Decode(key, body, &version.Manifest); err != nil {
 		return Version{}, err
 	}
 	if version.Format != manifestFormat {
@@ -211,7 +212,7 @@ func (d *Disks) appendTo(ctx context.Context, org, disk string, head int64, m Ma
 	}
 	number := head + 1
 	key := manifestKey(org, disk, number)
-	body, err := encodeRecord(key, m)
+	body, err := record.Encode(key, m)
 	if err != nil {
 		return Version{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"coppice/blocks/internal/objects"
+	"coppice/blocks/internal/record"
 	"coppice/blocks/internal/segment"
 )
 
@@ -43,7 +44,7 @@ func (d *Disks) BeginUpload(ctx context.Context, at Holding) (*Upload, error) {
 func (d *Disks) announce(ctx context.Context, org string, id segment.Hash, a announcement) error {
 	a.TimeMS = d.Now().UnixMilli()
 	key := uploadKey(org, id)
-	body, err := encodeRecord(key, a)
+	body, err := record.Encode(key, a)
 	if err != nil {
 		return err
 	}

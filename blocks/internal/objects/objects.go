@@ -41,7 +41,7 @@ type Store interface {
 	// Put writes or replaces an object. Nothing of it is visible until it returns; then it is durable, and the caller may
 	// use the memory of the content for something else.
 	Put(ctx context.Context, key string, content []byte) error
-	// PutIfAbsent returns false if the key exists. Of several concurrent calls one wins.
+	// PutIfAbsent returns false if the key exists. Of several concurrent calls one wins. The content is free as after Put.
 	PutIfAbsent(ctx context.Context, key string, content []byte) (bool, error)
 	// Get reads an object or a range of it. It returns fewer bytes if the object ends before the range.
 	Get(ctx context.Context, key string, part Range) ([]byte, error)

@@ -82,8 +82,10 @@ func (s *S3) PutIfAbsent(ctx context.Context, key string, content []byte) (bool,
 	}
 	id, isRepeated, isWritten := newWriteID(), false, false
 	err := Retry(ctx, "creating "+key, func(ctx context.Context) error {
+		body := &body{reader: bytes.NewReader(content)}
+		defer body.end()
 		put := s.newPut(key, content, id)
-		put.IfNoneMatch = aws.String("*")
+		put.Body, put.IfNoneMatch = body, aws.String("*")
 		_, err := s.client.PutObject(ctx, put)
 		if !isPreconditionFailure(err) {
 			isRepeated, isWritten = true, err == nil

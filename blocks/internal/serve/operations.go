@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"coppice/blocks/internal/captures"
 	"coppice/blocks/internal/chain"
 	"coppice/blocks/internal/drain"
 	"coppice/blocks/internal/segment"
@@ -80,8 +81,38 @@ func (s *Server) actOnData(ctx context.Context, r Request, holding chain.Holding
 			collector.UploadTime = time.Duration(r.UploadMS) * time.Millisecond
 		}
 		return pass(collector.Collect(ctx, r.Org))
+	default:
+		return s.actOnCapture(ctx, r)
+	}
+}
+
+func (s *Server) actOnCapture(ctx context.Context, r Request) (any, error) {
+	switch r.Op {
+	case "find_capture":
+		found, err := s.Captures.Find(ctx, r.Org, r.Capture)
+		if err != nil {
+			return nil, err
+		}
+		files := make([]captureFile, 0, len(found.Files))
+		for _, file := range found.Files {
+			files = append(files, captureFile{file.Name, file.SizeBytes})
+		}
+		return map[string]any{"about": found.About, "files": files, "stored_bytes": found.StoredBytes, "data_bytes": found.Bytes()}, nil
+	case "delete_capture":
+		return true, s.Captures.Delete(ctx, r.Org, r.Capture)
+	case "collect_captures":
+		collector := &captures.Collector{Captures: s.Captures, UploadTime: usualUploadTime}
+		if r.UploadMS > 0 {
+			collector.UploadTime = time.Duration(r.UploadMS) * time.Millisecond
+		}
+		return pass(collector.Collect(ctx, r.Org))
 	}
 	return nil, fmt.Errorf("%w: %s is not implemented", errInvalid, r.Op)
+}
+
+type captureFile struct {
+	Name      string `json:"name"`
+	SizeBytes int64  `json:"size_bytes"`
 }
 
 func pass[T any](result T, err error) (any, error) { return result, err }

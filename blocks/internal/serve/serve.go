@@ -20,6 +20,12 @@
 //	snapshots                                       snapshots: versions
 //	dirty      overlay                              data_bytes, zero_bytes
 //	collect    upload_ms                            deleted_objects, deleted_bytes, missing, …
+//
+// Those of captures need org and capture. Programs of their own store and fetch them (package transfer).
+//
+//	find_capture                                    about, files, stored_bytes, data_bytes
+//	delete_capture                                  true
+//	collect_captures  upload_ms, no capture         deleted_objects, deleted_bytes, unused, …
 package serve
 
 import (
@@ -34,6 +40,7 @@ import (
 	"time"
 
 	"coppice/blocks/internal/blockmap"
+	"coppice/blocks/internal/captures"
 	"coppice/blocks/internal/chain"
 	"coppice/blocks/internal/drain"
 	"coppice/blocks/internal/objects"
@@ -57,6 +64,7 @@ type Request struct {
 	Op        string `json:"op"`
 	Org       string `json:"org"`
 	Disk      string `json:"disk"`
+	Capture   string `json:"capture"`
 	To        string `json:"to"`
 	Runner    string `json:"runner"`
 	Epoch     int64  `json:"epoch"`
@@ -81,10 +89,11 @@ type Request struct {
 
 // Server has the state of one process: the loaded versions. All else is in the store.
 type Server struct {
-	Disks   *chain.Disks
-	Source  *blockmap.Source
-	Exports *Exports
-	Health  *objects.Health
+	Disks    *chain.Disks
+	Captures *captures.Captures
+	Source   *blockmap.Source
+	Exports  *Exports
+	Health   *objects.Health
 	// Reads counts the NBD requests in progress for exports whose name begins with a prefix, and says when the oldest began.
 	Reads func(prefix string) (count int, oldest time.Time)
 	// Overlays opens an overlay by its name.
@@ -181,7 +190,7 @@ func (s *Server) begin(ctx context.Context, r Request) (end func(), err error) {
 }
 
 func (r Request) check() error {
-	for _, name := range []string{r.Org, r.Disk, r.To, r.Runner} {
+	for _, name := range []string{r.Org, r.Disk, r.Capture, r.To, r.Runner} {
 		if name != "" && !objects.IsName(name) {
 			return fmt.Errorf("%w: %.50q is not a name", errInvalid, name)
 		}
@@ -190,7 +199,8 @@ func (r Request) check() error {
 	if !known {
 		return fmt.Errorf("%w: there is no operation %q", errInvalid, r.Op)
 	}
-	values := map[string]string{"org": r.Org, "disk": r.Disk, "to": r.To, "runner": r.Runner, "overlay": r.Overlay, "segments": r.Segments}
+	values := map[string]string{"org": r.Org, "disk": r.Disk, "to": r.To, "runner": r.Runner, "overlay": r.Overlay,
+		"segments": r.Segments, "capture": r.Capture}
 	for _, field := range needs.fields {
 		if values[field] == "" {
 			return fmt.Errorf("%w: %s needs %s", errInvalid, r.Op, field)
@@ -232,9 +242,14 @@ var (
 		"import":          {fields: []string{"org", "disk", "overlay"}, isChange: true, isHeavy: true},
 		"compact":         {fields: []string{"org", "disk", "runner", "segments"}, isChange: true, isHeavy: true},
 		"drain":           {fields: []string{"org", "disk", "runner", "overlay"}, isChange: true, isHeavy: true},
+
+		"find_capture":     {fields: ofCapture},
+		"delete_capture":   {fields: ofCapture, isChange: true},
+		"collect_captures": {fields: []string{"org"}, isHeavy: true},
 	}
-	ofDisk   = []string{"org", "disk"}
-	ofRunner = []string{"org", "disk", "runner"}
+	ofDisk    = []string{"org", "disk"}
+	ofRunner  = []string{"org", "disk", "runner"}
+	ofCapture = []string{"org", "capture"}
 )
 
 // codes are in the errors of answers; everything else is "failed".
@@ -251,6 +266,9 @@ var codes = []struct {
 	{chain.ErrNoDisk, "no_disk"},
 	{chain.ErrNoData, "no_data"},
 	{chain.ErrConflict, "conflict"},
+	{captures.ErrNoCapture, "no_capture"},
+	{captures.ErrConflict, "conflict"},
+	{captures.ErrChanged, "changed"},
 	{qcow2.ErrRefused, "refused"},
 	{drain.ErrImage, "refused"},
 	{drain.ErrTooLarge, "too_large"},
@@ -260,7 +278,8 @@ var codes = []struct {
 	{context.DeadlineExceeded, "timeout"},
 }
 
-func codeOf(err error) string {
+// CodeOf returns the code of an error in an answer.
+func CodeOf(err error) string {
 	for _, each := range codes {
 		if errors.Is(err, each.err) {
 			return each.code
@@ -277,7 +296,7 @@ type lineWriter struct {
 func (w *lineWriter) write(id int64, a answer) {
 	message := map[string]any{"id": id, "result": a.result}
 	if a.err != nil {
-		message = map[string]any{"id": id, "error": map[string]string{"code": codeOf(a.err), "message": a.err.Error()}}
+		message = map[string]any{"id": id, "error": map[string]string{"code": CodeOf(a.err), "message": a.err.Error()}}
 	}
 	line, err := json.Marshal(message)
 	if err != nil {

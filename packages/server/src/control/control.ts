@@ -118,8 +118,9 @@ export async function startControl(
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runners, log });
-  const { dataDir, diskReserveMiB } = config;
-  const own = { region, dataDir, diskReserveMiB, limits, creditCents };
+  const { dataDir, diskReserveMiB, objectStore } = config;
+  const hasBucket = objectStore?.kind === 's3';
+  const own = { region, dataDir, diskReserveMiB, limits, creditCents, hasBucket };
   const internal = await openInternal(config, storage, log);
   const connect = internal && ((runner: JoinedRunner) => internal.connect(runner));
   const base = { ...storage, ...own, connect, local, claims, runners, objects, rules, clock, metrics, log };

@@ -44,6 +44,7 @@ import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.
 import type { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
 import type { RunnerCommands } from './placement/runner-commands.ts';
+import type { OwnedRunner } from './runners/owned-runner.ts';
 import type { Runners } from './runners/runners.ts';
 import { FleetImages } from './images/fleet-images.ts';
 import type { RunnerClaims } from './ownership/runner-claims.ts';
@@ -60,6 +61,8 @@ import { SandboxStore } from './sandbox/record/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
 import type { SecretBox } from './secrets/secret-box.ts';
 import { CaptureKeeper, type CaptureKeeperParts } from './snapshots/capture-keeper.ts';
+import { CaptureObjectStore } from './snapshots/capture-object-store.ts';
+import { CaptureStorage } from './snapshots/capture-storage.ts';
 import { SnapshotStore } from './snapshots/snapshot-store.ts';
 import { Snapshots } from './snapshots/snapshots.ts';
 
@@ -79,6 +82,8 @@ export interface SandboxesBase {
   nodeId: string;
   secrets: SecretBox;
   objects: ObjectStore;
+  /** Whether the objects are in a bucket; then captures are put there, too. */
+  hasBucket: boolean;
   region: string;
   /** Absolute path. */
   dataDir: string;
@@ -137,7 +142,9 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   );
   const images = { registries, imageUses, builtImages };
   const used = { ...images, family, credit, grants, audit, environments, disks: disks.sandboxDisks };
-  const sandboxes = new Sandboxes({ ...common, ...used, drivers, region });
+  const captureObjects = new CaptureObjectStore(db);
+  const placing = { claims: base.claims, captureObjects };
+  const sandboxes = new Sandboxes({ ...common, ...used, ...placing, drivers, region });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
   const { snapshots, captures } = openSnapshots(base, { audit, store, environments, limitsOf });
   const linkParts = { store, drivers, notes, egressKeeper, ...limits, log };
@@ -278,10 +285,11 @@ interface FleetBase {
 }
 
 function openFleet(
-  { claims, connect, local, runners, region, nodeId, clock, log }: SandboxesBase,
+  base: SandboxesBase,
   { drivers, watch, captures, linkParts }: FleetBase,
   stack: AsyncDisposableStack,
 ): RunnerFleet {
+  const { claims, connect, local, runners, region, nodeId, clock, log } = base;
   const openLink: RunnerFleetParts['openLink'] = (runner, kind) =>
     new RunnerLink({
       ...linkParts,
@@ -302,9 +310,23 @@ function openFleet(
     clock,
     log,
     openLink,
+    openStorage: base.hasBucket ? (runner: OwnedRunner) => openCaptureStorage(base, runner) : undefined,
     beforeLoad,
   };
   return stack.use(new RunnerFleet(parts));
+}
+
+function openCaptureStorage(
+  { db, ownership: leadership, limits, clock, log }: SandboxesBase,
+  runner: OwnedRunner,
+): CaptureStorage {
+  const { captures } = runner.client;
+  const { reconcileIntervalMs: intervalMs } = limits;
+  const isConnected = (): boolean => runner.isConnected;
+  const own = { runnerId: runner.id, captures, isConnected, leadership };
+  const storage = new CaptureStorage({ ...own, store: new CaptureObjectStore(db), clock, intervalMs, log });
+  storage.start();
+  return storage;
 }
 
 function startCreditKeeper(

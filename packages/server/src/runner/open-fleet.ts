@@ -21,8 +21,6 @@ import { Fleet } from './driver/fleet.ts';
 import { ImageBuilds } from './driver/image-builds.ts';
 import { VmImages } from './driver/vm-images.ts';
 import { TemplatePlan } from './driver/template-plan.ts';
-import { VmCopies } from './driver/vm-copies.ts';
-import { VmRollbacks } from './driver/vm-rollbacks.ts';
 import { ImageStore, type ImageStoreOptions } from './image/store/image-store.ts';
 import type { MachineStore } from './machine/machine-store.ts';
 import type { EgressProgram } from './network/egress/egress-session.ts';
@@ -31,8 +29,8 @@ import type { VmNetwork } from './network/vm-network.ts';
 import type { RunnerConfig } from './runner-config.ts';
 import { CaptureStore } from './snapshot/capture-store.ts';
 import { TemplateStore, type Bindings } from './snapshot/template-store.ts';
-import { openDisks, type OpenedDisks } from './open-disks.ts';
-import { DiskOperations } from './workspace/disk-operations.ts';
+import { openCopies, type OpenedCopies } from './open-copies.ts';
+import { openDisks } from './open-disks.ts';
 import type { Workspaces } from './workspace/workspaces.ts';
 import { overheadMiB } from './vm/shape.ts';
 import type { Vmm } from './vm/vmm.ts';
@@ -41,8 +39,6 @@ import type { VmAccounts } from './confinement/vm-accounts.ts';
 /** Number of TAPs made in advance, so that no create waits for one. */
 const TAP_POOL_SIZE = 8;
 const MIB = 1024 * 1024;
-/** Directory in that of the overlays, because the block server opens files only there. */
-const IMAGES_IN_THE_MAKING = 'new';
 /** More vCPUs than cores are allowed: sandboxes are idle most of the time. */
 const MIN_MAX_VCPUS = 8;
 /** A start also waits for the disk and for timers: one more start than cores keeps the cores busy. */
@@ -50,17 +46,14 @@ const STARTS_BESIDES_CORES = 1;
 const MAX_WAITING_STARTS = 256;
 const MAX_WAIT_FOR_TURN_MS = 60_000;
 
-export interface OpenedFleet {
+export interface OpenedFleet extends Omit<OpenedCopies, typeof Symbol.asyncDispose> {
   fleet: Fleet;
-  copies: VmCopies;
-  rollbacks: VmRollbacks;
   captures: CaptureStore;
   spool: EventSpool;
   images: ImageStore;
   plan: TemplatePlan;
   builds: ImageBuilds;
   vmImages: VmImages;
-  disks: DiskOperations;
   workspaces: Workspaces;
   capacity: Capacity;
   cgroups: CgroupTree;
@@ -84,7 +77,7 @@ interface FleetParts {
 }
 
 export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Logger): Promise<OpenedFleet> {
-  const { dataDir, runDir, tools } = config;
+  const { dataDir, runDir } = config;
   const { vmm, accounts, accelerators, cgroups } = parts;
   const disk = new DiskGuard({ directory: dataDir, reserveMiB: config.diskReserveMiB });
   const ballast = new Ballast({ directory: dataDir, disk, log });
@@ -104,12 +97,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const { workspaces, serverDirectory: blocksDirectory } = persistent;
   const around = { capacity, network, leases, blocksDirectory, onStored: sweepCache, log };
   const templates = openTemplates(config, parts, around);
-  const captures = CaptureStore.open({
-    directory: join(dataDir, 'captures'),
-    program: tools.capture,
-    onRemoved: sweepCache,
-    log,
-  });
+  const captures = openCaptures(config, sweepCache, log);
   const plan = new TemplatePlan({ accelerators, images, templates });
   const stores = { plan, disk, ballast, capacity, leases, network, spool, workspaces };
   const fleet = new Fleet({
@@ -128,7 +116,10 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   // Only after adoption: adopted VMs first lease the images and templates they were made from.
   const cache = startEvictor(config, { leases, images, templates, fleet, log });
   evictor = cache;
+  const cached = { captures, images, leases };
+  const copying = openCopies(config, parts, { fleet, ...cached, network, persistent, disk, log });
   const close = async (): Promise<void> => {
+    await copying[Symbol.asyncDispose]();
     await cache.close();
     await fleet.close();
     workspaces[Symbol.dispose]();
@@ -137,32 +128,13 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
     ballast[Symbol.dispose]();
   };
   const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
-  const copying = openCopies(config, parts, { fleet, captures, network, persistent, disk, log });
   const vmImages = new VmImages({ fleet, images });
   const stored = { captures, spool, images, plan, builds, vmImages, workspaces };
   return { fleet, ...stored, ...copying, capacity, cgroups, network, close };
 }
 
-function openCopies(
-  { tools }: RunnerConfig,
-  { machines, accelerators, tscKhz }: FleetParts,
-  around: {
-    fleet: Fleet;
-    captures: CaptureStore;
-    network: VmNetwork;
-    persistent: OpenedDisks;
-    disk: DiskGuard;
-    log: Logger;
-  },
-): Pick<OpenedFleet, 'copies' | 'rollbacks' | 'disks'> {
-  const { fleet, captures, network, persistent, disk, log } = around;
-  const bindings = { machines, accelerators, hasNetwork: network.absence === undefined, tscKhz };
-  const disks = buildDiskOperations(persistent, { mke2fs: tools.mke2fs, disk, fleet });
-  return {
-    disks,
-    copies: new VmCopies({ fleet, captures, bindings, disk, disks, program: tools.capture, log }),
-    rollbacks: new VmRollbacks({ fleet, captures, bindings }),
-  };
+function openCaptures({ dataDir, tools }: RunnerConfig, onRemoved: () => void, log: Logger): CaptureStore {
+  return CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, onRemoved, log });
 }
 
 function startEvictor(
@@ -180,21 +152,6 @@ function startEvictor(
   });
   cache.request();
   return cache;
-}
-
-function buildDiskOperations(
-  { server, workspaces, directory }: OpenedDisks,
-  { mke2fs, disk, fleet }: { mke2fs: string; disk: DiskGuard; fleet: Fleet },
-): DiskOperations {
-  return new DiskOperations({
-    server,
-    workspaces,
-    directory: join(directory, IMAGES_IN_THE_MAKING),
-    name: IMAGES_IN_THE_MAKING,
-    mke2fs,
-    disk,
-    sessionOf: (vmId) => fleet.vms.getRunning(vmId).session(),
-  });
 }
 
 /** Builds the capacity of this machine from its hardware and the settings. */

@@ -114,6 +114,19 @@ export class RunnerClaims {
       .execute();
   }
 
+  /** Returns whether a control that is alive owns the runner. */
+  async isOwned(id: string): Promise<boolean> {
+    const row = await this.#db
+      .selectFrom('runners')
+      .innerJoin('controls', 'controls.id', 'runners.owner')
+      .select('runners.id')
+      .where('runners.id', '=', id)
+      .where('controls.is_fenced', '=', false)
+      .where('controls.lease_until', '>', DATABASE_NOW)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
   /** Finds the runner of another control with the most room for a VM. Undefined if none has enough. */
   async findRoomElsewhere({ vcpus, mem_mib }: VmShape): Promise<string | undefined> {
     const row = await this.#db
@@ -175,12 +188,18 @@ export class RunnerClaims {
   }
 }
 
-/** Gives what a runner had to another one. Null: what no runner has. */
+/** Gives what a runner had to another one, except snapshots that any runner can fetch. Null: what no runner has. */
 async function handOver(db: Database, from: string | null, to: string): Promise<void> {
   await sql`
     UPDATE sandboxes SET runner_id = ${to}
     WHERE runner_id IS NOT DISTINCT FROM ${from} AND status IN ('creating', 'running', 'hibernated')`.execute(
     db,
   );
-  await sql`UPDATE snapshots SET runner_id = ${to} WHERE runner_id IS NOT DISTINCT FROM ${from}`.execute(db);
+  await sql`
+    UPDATE snapshots SET runner_id = CASE WHEN ${IS_STORED} THEN NULL ELSE ${to} END
+    WHERE runner_id IS NOT DISTINCT FROM ${from}`.execute(db);
 }
+
+/** Whether a snapshot is in the object store. */
+const IS_STORED = sql<boolean>`EXISTS (
+  SELECT FROM capture_objects WHERE capture_id = snapshots.id AND stored_at IS NOT NULL)`;

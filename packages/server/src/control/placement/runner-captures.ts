@@ -4,6 +4,7 @@
  */
 import { AppError } from '@coppice/contract';
 import type { VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
+import { CollectedCaptures, StoredCapture, type CaptureOwner } from '../../lib/protocol/capture-protocol.ts';
 import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { z } from 'zod';
 import {
@@ -19,9 +20,14 @@ import {
 import { get, send, vmPath, type RunnerConnection } from './runner-connection.ts';
 
 const REMOVE_DEADLINE_MS = 60_000;
+/** Longer than the runner's own limit for storing a capture. */
+const STORE_DEADLINE_MS = 6 * 3_600_000;
+const COLLECT_DEADLINE_MS = 35 * 60_000;
 
 export interface Restore {
   captureId: string;
+  /** Of the capture: a runner that lacks it fetches it from the object store. */
+  organization: string;
   /** Undefined: unrestricted, and no grants. */
   egress: VmEgress | undefined;
   /** Undefined: the captured VM had no disk. */
@@ -61,9 +67,14 @@ export class RunnerCaptures {
   }
 
   /** Restores a VM from a capture, which is kept. */
-  restore(id: string, { captureId, egress, workspace }: Restore, deadlineMs: number): Promise<VmInfo> {
+  restore(
+    id: string,
+    { captureId, organization, egress, workspace }: Restore,
+    deadlineMs: number,
+  ): Promise<VmInfo> {
     const body: RestoreVm = {
       capture_id: captureId,
+      organization,
       ...(egress === undefined ? {} : { egress }),
       ...(workspace === undefined ? {} : { workspace }),
     };
@@ -74,9 +85,27 @@ export class RunnerCaptures {
     return this.#connection.callJson(get('/captures'), z.array(CaptureInfo));
   }
 
-  /** Removes a capture. Idempotent: succeeds if there is none. */
-  async remove(captureId: string): Promise<void> {
-    const path = `/captures/${encodeURIComponent(captureId)}`;
+  /** Puts a local capture into the object store, which may take hours. The runner continues without this call. */
+  store(captureId: string, organization: string, signal: AbortSignal): Promise<StoredCapture> {
+    const body: CaptureOwner = { organization };
+    const request = send('PUT', `${capturePath(captureId)}/objects`, body, STORE_DEADLINE_MS);
+    return this.#connection.callJson({ ...request, signal, isRepeatable: true }, StoredCapture);
+  }
+
+  /** Deletes chunks of the organization that no stored capture needs. */
+  collect(organization: string): Promise<CollectedCaptures> {
+    const body: CaptureOwner = { organization };
+    const request = send('POST', '/collect-captures', body, COLLECT_DEADLINE_MS);
+    return this.#connection.callJson({ ...request, isRepeatable: true }, CollectedCaptures);
+  }
+
+  /**
+   * Removes a capture from the runner, and with its organization from the object store. Idempotent: succeeds if there is
+   * none.
+   */
+  async remove(captureId: string, organization?: string): Promise<void> {
+    const query = organization === undefined ? '' : `?${new URLSearchParams({ organization }).toString()}`;
+    const path = `${capturePath(captureId)}${query}`;
     try {
       const request = { method: 'DELETE', path, headDeadlineMs: REMOVE_DEADLINE_MS } as const;
       await this.#connection.callBytes(request);
@@ -89,4 +118,8 @@ export class RunnerCaptures {
     const body: CaptureRequest = { capture_id: captureId };
     return this.#connection.callJson(send('POST', path, body, deadlineMs), CaptureInfo);
   }
+}
+
+function capturePath(captureId: string): string {
+  return `/captures/${encodeURIComponent(captureId)}`;
 }

@@ -97,7 +97,8 @@ const TRIED_ELSEWHERE: ReadonlySet<ErrorCode> = new Set([
   'outcome_unknown',
 ]);
 
-function isRefusal(error: AppError): boolean {
+/** Returns whether another runner may accept what this one has refused. */
+export function isRefusal(error: AppError): boolean {
   return TRIED_ELSEWHERE.has(error.code);
 }
 

@@ -37,12 +37,15 @@ export interface RunnerFleetParts {
   clock: Clock;
   log: Logger;
   openLink: (runner: OwnedRunner, kind: LinkKind) => RunnerLink;
+  /** Puts the captures of a runner into the object store until it is disposed. Undefined without one. */
+  openStorage: ((runner: OwnedRunner) => AsyncDisposable) | undefined;
   /** Called before the sandboxes of a runner are adopted. */
   beforeLoad: () => Promise<void>;
 }
 
 interface Member {
   link: RunnerLink;
+  storage: AsyncDisposable | undefined;
   /** Undefined for the runner of this machine. */
   joined: JoinedRunner | undefined;
   close: () => void;
@@ -155,8 +158,8 @@ export class RunnerFleet implements AsyncDisposable {
     );
   }
 
-  async #adopt(id: string, client: RunnerClient, member: Omit<Member, 'link'>): Promise<void> {
-    const { runners, drivers, clock, openLink, beforeLoad, log } = this.#parts;
+  async #adopt(id: string, client: RunnerClient, member: Omit<Member, 'link' | 'storage'>): Promise<void> {
+    const { runners, drivers, clock, openLink, openStorage, beforeLoad, log } = this.#parts;
     const runner = new OwnedRunner(id, client, clock);
     runners.add(runner);
     await beforeLoad();
@@ -166,7 +169,7 @@ export class RunnerFleet implements AsyncDisposable {
       (next) => this.#replaced.resolve(replacedBy(next)),
       () => undefined,
     );
-    this.#members.set(id, { ...member, link });
+    this.#members.set(id, { ...member, link, storage: openStorage?.(runner) });
     log.info({ runner_id: id }, 'this control has the runner');
     // One runner that does not answer must not keep the others waiting.
     if (this.#isStarted) void link.start();
@@ -176,6 +179,7 @@ export class RunnerFleet implements AsyncDisposable {
     const member = this.#members.get(id);
     if (member === undefined) return;
     this.#members.delete(id);
+    await member.storage?.[Symbol.asyncDispose]();
     await member.link[Symbol.asyncDispose]();
     member.close();
     if (member.joined !== undefined && !this.#stop.signal.aborted) this.#parts.runners.delete(id);

@@ -22,7 +22,10 @@ import type { BuiltImages } from '../images/built-images.ts';
 import type { ImageUses } from '../images/image-uses.ts';
 import type { Registries } from '../registries/registries.ts';
 import type { OwnedRunner } from '../runners/owned-runner.ts';
-import type { Runners } from '../runners/runners.ts';
+import { isRefusal, type Place, type Runners } from '../runners/runners.ts';
+import type { RunnerClaims } from '../ownership/runner-claims.ts';
+import { ElsewhereError } from '../placement/elsewhere.ts';
+import type { CaptureObjectStore } from '../snapshots/capture-object-store.ts';
 import type { SandboxRow } from './record/sandbox-tables.ts';
 import type { SnapshotRow, WholeSnapshotRow } from '../snapshots/snapshot-tables.ts';
 import type { Grant } from '../egress/grant.ts';
@@ -44,6 +47,8 @@ export interface SandboxesParts {
   drivers: LiveDrivers;
   store: SandboxStore;
   runners: Runners;
+  claims: Pick<RunnerClaims, 'isOwned'>;
+  captureObjects: Pick<CaptureObjectStore, 'isStored'>;
   region: string;
   registries: Registries;
   imageUses: ImageUses;
@@ -187,15 +192,13 @@ export class Sandboxes {
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(snapshot.organization_id);
     await this.#drivers.checkQuota(snapshot.organization_id, [snapshot]);
-    // Only the runner that has the capture can restore it.
-    const runner = this.#runners.get(snapshot.runner_id);
-    using _ = await runner.admit(id, snapshot);
+    using place = await this.#findPlace(id, snapshot);
     const takeDisks = await this.#planRestoredDisk({ id, snapshot, teamId, request });
     const { environments } = this.#parts;
     const env = request.env ?? environments.open(snapshot, snapshot.sealed_env);
     const sealedEnv = environments.seal({ ...snapshot, id }, env);
     const asked = { request, network: egress.network, sealedEnv };
-    const row = buildRestoredRow(this.#begin(id, runner), { snapshot, teamId }, asked);
+    const row = buildRestoredRow(this.#begin(id, place.runner), { snapshot, teamId }, asked);
     const driver = await this.#drivers.insert(row, takeDisks);
     return await driver.boot.restore(snapshot.id, egress.grants);
   }
@@ -322,6 +325,23 @@ export class Sandboxes {
     const owner = { organizationId: snapshot.organization_id, teamId };
     const source = { id: diskId, name: disk.name, version, sizeGb };
     return this.#parts.disks.planRestore(owner, id, { source, name: request.disk });
+  }
+
+  /** Reserves room for a restore: where the capture is, or anywhere if it is in the object store. */
+  async #findPlace(id: string, snapshot: WholeSnapshotRow): Promise<Place> {
+    const { runner_id: home } = snapshot;
+    const isStored = await this.#parts.captureObjects.isStored(snapshot.id);
+    const local = home === null ? undefined : this.#runners.find(home);
+    if (!isStored) return this.#runners.admit(id, snapshot, [local ?? this.#runners.get(home)]);
+    try {
+      if (local !== undefined) return await this.#runners.admit(id, snapshot, [local]);
+    } catch (error) {
+      if (!(error instanceof AppError && isRefusal(error))) throw error;
+    }
+    // Its control restores it without fetching it first.
+    if (local === undefined && home !== null && (await this.#parts.claims.isOwned(home)))
+      throw new ElsewhereError(home);
+    return this.#runners.admit(id, snapshot);
   }
 
   #begin(id: string, runner: OwnedRunner) {

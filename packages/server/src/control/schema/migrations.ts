@@ -44,6 +44,7 @@ import {
 import { addSandboxDisks } from '../sandbox/record/sandbox-disks-migration.ts';
 import { addSandboxSettings } from '../sandbox/record/settings-migration.ts';
 import { addSnapshotDisks } from '../snapshots/snapshot-disks-migration.ts';
+import { createCaptureObjects } from '../snapshots/capture-objects-migration.ts';
 import { addSnapshotSettings } from '../snapshots/snapshot-settings-migration.ts';
 import { createSnapshots } from '../snapshots/first-snapshots.ts';
 import { createWebhooks } from '../webhooks/webhooks-migration.ts';
@@ -134,6 +135,7 @@ export const MIGRATIONS: Record<string, Migration> = {
       await createAuthority(db);
     },
   },
+  '0029_capture_objects': { up: createCaptureObjects },
   '0030_live_columns': {
     async up(db: Database) {
       await addLiveColumns(db);

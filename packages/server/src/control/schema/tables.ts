@@ -50,6 +50,7 @@ import type { BudgetAlertTable, BudgetTable } from '../billing/budgets/budget-ta
 import type { ControlTable, RunnerTable } from '../ownership/ownership-tables.ts';
 import type { RegistryCredentialTable } from '../registries/registry-tables.ts';
 import type { IdempotencyKeyTable, SandboxTable } from '../sandbox/record/sandbox-tables.ts';
+import type { CaptureObjectTable } from '../snapshots/capture-object-tables.ts';
 import type { SnapshotTable } from '../snapshots/snapshot-tables.ts';
 
 export interface Tables {
@@ -81,6 +82,7 @@ export interface Tables {
   authorities: AuthorityTable;
   join_tokens: JoinTokenTable;
   snapshots: SnapshotTable;
+  capture_objects: CaptureObjectTable;
   billing_segments: BillingSegmentTable;
   billing_accounts: BillingAccountTable;
   team_accounts: TeamAccountTable;

@@ -7,6 +7,8 @@ export interface SnapshotTable {
   /** Callers see only `ready` snapshots; the others are being made or removed. */
   status: 'creating' | 'ready' | 'deleting';
   run_id: string;
+  /** The runner that has its files. Null: only the object store has them, or a snapshot from before this was recorded. */
+  runner_id: Generated<string | null>;
   name: string | null;
   image: string;
   vcpus: number;
@@ -15,8 +17,6 @@ export interface SnapshotTable {
   size_bytes: number;
   bound_to: JSONColumnType<Record<string, string>>;
   created_at: number;
-  /** The runner that has the capture; null: one from before runners had ids, until a runner is connected. */
-  runner_id: Generated<string | null>;
   /** Null: it is kept until it is deleted. */
   expires_at: Generated<number | null>;
   /** This and the fields below: settings of the sandbox, for sandboxes that are restored from it. */

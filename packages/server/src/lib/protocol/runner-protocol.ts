@@ -49,9 +49,13 @@ export type CreateVm = z.infer<typeof CreateVm>;
 /** Id of a capture: `snap…` is kept until it is deleted, `hib…` is the memory of one hibernated sandbox. */
 export const CaptureId = z.string().regex(/^(?:snap|hib)[0-9a-f]{20}$/u);
 
+/** Where to fetch a capture that is not local; absent: it must be local. */
+const CaptureOrganization = z.string().min(1).max(128).optional();
+
 /** Body of `PUT /vms/{id}` for a VM that resumes from a capture. */
 export const RestoreVm = z.strictObject({
   capture_id: CaptureId,
+  organization: CaptureOrganization,
   egress: VmEgress.optional(),
   /** Required if the captured VM had a disk. */
   workspace: VmWorkspace.optional(),
@@ -69,6 +73,7 @@ const RollbackId = z.string().regex(/^roll[0-9a-f]{20}$/u);
 export const RollbackVm = z.strictObject({
   rollback_id: RollbackId,
   capture_id: CaptureId,
+  organization: CaptureOrganization,
   /** The sandbox's disk, with the version of the capture: the disk is rolled back to it. Required if it has one. */
   workspace: VmWorkspace.optional(),
 });
@@ -178,7 +183,7 @@ export const CaptureInfo = z.object({
 export type CaptureInfo = z.infer<typeof CaptureInfo>;
 
 /** A finished rollback: the capture from which the VM resumed, and the usage of the replaced VM. */
-export const VmRollback = RollbackVm.extend({ replaced_usage: VmUsage }).strip();
+export const VmRollback = RollbackVm.omit({ organization: true }).extend({ replaced_usage: VmUsage }).strip();
 export type VmRollback = z.infer<typeof VmRollback>;
 
 /** Answer of `GET /roster`: the VMs of a runner at a moment of its host. */

@@ -11,13 +11,13 @@ import { availableParallelism } from 'node:os';
 import { AppError, isErrorCode } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { CapturedWorkspace, VmWorkspace } from '../../lib/protocol/disk-protocol.ts';
-import type { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { hostMoment } from '../../lib/host-clock.ts';
 import {
   toBootMoment,
   type CaptureInfo,
   type ForkedVms,
   type ForkVm,
+  type RestoreVm,
   type VmInfo,
   type VmShape,
 } from '../../lib/protocol/runner-protocol.ts';
@@ -28,11 +28,11 @@ import type { VmRecord } from '../vm/vm-record.ts';
 import type { DiskGuard } from '../capacity/disk-guard.ts';
 import { findAllocatedBytes } from '../host/allocated-bytes.ts';
 import { explainFullDisk } from '../host/full-disk.ts';
+import type { CaptureObjects } from '../capture-objects/capture-objects.ts';
 import { filesOf, type CaptureFiles, type CaptureStore } from '../snapshot/capture-store.ts';
 import { takeCapture, type CaptureJob, type TakenCapture } from '../snapshot/take-capture.ts';
 import { MACHINE_VERSION } from '../vm/shape.ts';
 import { blueprintOfCapture, describeBindings, toSources, type CaptureBindings } from './capture-bindings.ts';
-import type { DiskOperations } from '../workspace/disk-operations.ts';
 import type { Fleet } from './fleet.ts';
 import { enterStep } from '../vm/steps.ts';
 import type { Blueprint } from './vm-assembly.ts';
@@ -53,7 +53,7 @@ export interface VmCopiesOptions {
   captures: CaptureStore;
   bindings: CaptureBindings;
   disk: DiskGuard;
-  disks: Pick<DiskOperations, 'forgetVersion'>;
+  objects: Pick<CaptureObjects, 'use'>;
   /** The program that writes memory to files. */
   program: string;
   log: Logger;
@@ -162,14 +162,13 @@ export class VmCopies {
   /** Restores a capture. A capture holds no egress rules: the caller supplies them. */
   restore(
     id: string,
-    captureId: string,
-    { egress = NO_RULES, workspace }: { egress?: VmEgress | undefined; workspace?: VmWorkspace | undefined },
+    { capture_id, organization, egress = NO_RULES, workspace }: RestoreVm,
   ): Promise<VmInfo> {
     return this.#restores.run(id, async () => {
-      const { captures, fleet } = this.#options;
+      const { objects, fleet } = this.#options;
       const made = fleet.vms.find(id);
       if (made?.isUp === true) return made.info;
-      return captures.use(captureId, async (files, manifest) => {
+      return objects.use({ id: capture_id, organization }, async (files, manifest) => {
         await enterStep('restore.plan');
         assertWorkspace(manifest.info, workspace);
         const blueprint = blueprintOfCapture(this.#options.bindings, files, manifest);
@@ -181,16 +180,6 @@ export class VmCopies {
 
   listCaptures(): CaptureInfo[] {
     return this.#options.captures.list();
-  }
-
-  /** The version of the persistent disk is no longer kept either. */
-  async removeCapture(captureId: string): Promise<void> {
-    const { captures, disks } = this.#options;
-    const workspace = captures.find(captureId)?.workspace;
-    // Before the version goes: the copy that is being made needs it.
-    captures.assertUnused(captureId);
-    if (workspace !== undefined) await disks.forgetVersion(workspace);
-    await captures.remove(captureId);
   }
 
   /**

@@ -50,8 +50,8 @@ class World {
           return rollback;
         },
       },
-      captures: {
-        use: async (id, work) => {
+      objects: {
+        use: async ({ id }, work) => {
           if (!this.captures.has(id)) throw new AppError('not_found', `there is no snapshot ${id}`);
           const files = { directory: {}, statePath: '', overlays: [] } as unknown as CaptureFiles;
           const manifest = {

@@ -6,13 +6,13 @@
 import { AppError } from '@coppice/contract';
 import type { RollbackVm, VmRollback } from '../../lib/protocol/runner-protocol.ts';
 import type { CaptureManifest } from '../snapshot/capture-manifest.ts';
-import type { CaptureStore } from '../snapshot/capture-store.ts';
+import type { CaptureObjects } from '../capture-objects/capture-objects.ts';
 import { blueprintOfCapture, type CaptureBindings } from './capture-bindings.ts';
 import type { Fleet } from './fleet.ts';
 
 export interface VmRollbacksParts {
   fleet: { vms: Pick<Fleet['vms'], 'getRunning' | 'recordOf'> } & Pick<Fleet, 'replace'>;
-  captures: Pick<CaptureStore, 'use'>;
+  objects: Pick<CaptureObjects, 'use'>;
   bindings: CaptureBindings;
 }
 
@@ -50,11 +50,11 @@ export class VmRollbacks {
 
   /** A completed rollback is answered first, because its capture may be deleted by now. */
   async #findOrDo(id: string, asked: RollbackVm): Promise<VmRollback> {
-    const { fleet, captures } = this.#parts;
+    const { fleet, objects } = this.#parts;
     const { rollbacks } = fleet.vms.recordOf(fleet.vms.getRunning(id));
     const done = rollbacks.find(({ rollback_id }) => rollback_id === asked.rollback_id);
     if (done === undefined)
-      return captures.use(asked.capture_id, (files, manifest) => {
+      return objects.use({ id: asked.capture_id, organization: asked.organization }, (files, manifest) => {
         const old = fleet.vms.getRunning(id);
         assertShape(fleet.vms.recordOf(old).shape, manifest);
         return fleet.replace(old, blueprintOfCapture(this.#parts.bindings, files, manifest), asked);

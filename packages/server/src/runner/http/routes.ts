@@ -5,6 +5,7 @@
 import type http2 from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { z } from 'zod';
+import { CaptureOwner } from '../../lib/protocol/capture-protocol.ts';
 import { VmEgress } from '../../lib/protocol/egress-protocol.ts';
 import { VmMetricsQuery, type RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 import {
@@ -26,6 +27,7 @@ import {
   type RunnerStatus,
 } from '../../lib/protocol/runner-protocol.ts';
 import type { AgentSession } from '../agent-client/agent-session.ts';
+import type { CaptureObjects } from '../capture-objects/capture-objects.ts';
 import type { EventSpool } from '../driver/event-spool.ts';
 import type { Fleet } from '../driver/fleet.ts';
 import type { ImageBuilds } from '../driver/image-builds.ts';
@@ -40,6 +42,7 @@ import type { DiskOperations } from '../workspace/disk-operations.ts';
 import { tunnelToAgent } from './agent-tunnel.ts';
 import { streamEvents } from './event-stream.ts';
 import { holdPlace, readJson, respondEmpty, respondJson } from './exchange.ts';
+import { CAPTURE_ROUTES } from './capture-routes.ts';
 import { DISK_ROUTES, diskKeyOf } from './disk-routes.ts';
 import { streamPreparation, toWire, untilClosed } from './prepare-stream.ts';
 
@@ -48,6 +51,7 @@ const VM_ID = /^run[0-9a-f]{20}$/u;
 export interface RouteParts {
   fleet: Fleet;
   copies: VmCopies;
+  objects: CaptureObjects;
   rollbacks: VmRollbacks;
   spool: EventSpool;
   images: ImageStore;
@@ -144,7 +148,12 @@ const ROUTES: readonly Route[] = [
   [['GET'], '/vms/:vm/image', ({ vmImages }, { stream, id }) => respondJson(stream, 200, vmImages.read(id))],
   [['POST'], '/vms/:vm/image', commitVm],
   [['GET'], '/captures', ({ copies }, { stream }) => respondJson(stream, 200, copies.listCaptures())],
-  [['DELETE'], '/captures/:capture', removeCapture],
+  ...CAPTURE_ROUTES.map(([method, path, handle]): Route => [
+    [method],
+    path,
+    ({ objects }, { stream, url, id }) => handle(objects, { stream, url, id: CaptureId.parse(id) }),
+  ]),
+  [['POST'], '/collect-captures', collectCaptures],
   [['GET'], '/events', (parts, { stream }) => streamEvents(stream, parts)],
   [['POST'], '/events/ack', acknowledgeEvents],
   [['GET'], '/images', listImages],
@@ -196,10 +205,7 @@ async function readMetrics({ meters }: RouteParts, { stream, id, url }: Exchange
 
 async function startVm({ fleet, copies }: RouteParts, { stream, id }: Exchange): Promise<void> {
   const request = z.union([RestoreVm, CreateVm]).parse(await readJson(stream));
-  const info =
-    'capture_id' in request
-      ? await copies.restore(id, request.capture_id, request)
-      : await fleet.create(id, request);
+  const info = 'capture_id' in request ? await copies.restore(id, request) : await fleet.create(id, request);
   respondJson(stream, 201, info);
 }
 
@@ -232,9 +238,9 @@ async function fork({ copies }: RouteParts, { stream, id }: Exchange): Promise<v
   respondJson(stream, 200, await copies.fork(id, ForkVm.parse(await readJson(stream))));
 }
 
-async function removeCapture({ copies }: RouteParts, { stream, id }: Exchange): Promise<void> {
-  await copies.removeCapture(CaptureId.parse(id));
-  respondJson(stream, 200, {});
+async function collectCaptures({ objects }: RouteParts, { stream }: Exchange): Promise<void> {
+  const { organization } = CaptureOwner.parse(await readJson(stream));
+  respondJson(stream, 200, await objects.collect(organization));
 }
 
 async function acknowledgeEvents({ spool }: RouteParts, { stream }: Exchange): Promise<void> {

@@ -37,14 +37,23 @@ const Sealed = z.object({ digest: z.string(), manifest: z.unknown() });
 
 /** Writes the manifest. Durable when it resolves, including the names in the directory. */
 export function writeManifest(directory: string, manifest: CaptureManifest): Promise<void> {
-  const content = { digest: digestOf(manifest), manifest };
-  return writeDurablyLater(join(directory, MANIFEST_NAME), `${JSON.stringify(content, undefined, 2)}\n`);
+  return writeDurablyLater(join(directory, MANIFEST_NAME), sealManifest(manifest));
+}
+
+/** Returns the text of a manifest with its digest. */
+export function sealManifest(manifest: CaptureManifest): string {
+  return `${JSON.stringify({ digest: digestOf(manifest), manifest }, undefined, 2)}\n`;
 }
 
 /** Reads and checks a manifest. Throws `snapshot_unusable`. */
 export function readManifest(directory: string): CaptureManifest {
+  return openManifest(() => readFileSync(join(directory, MANIFEST_NAME), 'utf8'));
+}
+
+/** As {@link readManifest}, of the text that {@link sealManifest} returned. */
+export function openManifest(read: () => string): CaptureManifest {
   try {
-    const sealed = Sealed.parse(JSON.parse(readFileSync(join(directory, MANIFEST_NAME), 'utf8')));
+    const sealed = Sealed.parse(JSON.parse(read()));
     if (digestOf(sealed.manifest) !== sealed.digest) throw new Error('its digest differs');
     return CaptureManifest.parse(sealed.manifest);
   } catch (error) {

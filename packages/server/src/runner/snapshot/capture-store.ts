@@ -93,6 +93,20 @@ export class CaptureStore {
     return this.#entries.get(id)?.manifest?.info;
   }
 
+  /** Directory of a capture, whether it exists or not. */
+  directoryOf(id: string): string {
+    return join(this.#directory, id);
+  }
+
+  /** Also of a capture that cannot be read, and so can only be deleted. */
+  has(id: string): boolean {
+    return this.#entries.has(id);
+  }
+
+  isInUse(id: string): boolean {
+    return (this.#entries.get(id)?.users ?? 0) > 0;
+  }
+
   /** Creates a directory for a new capture. Disposing the result removes it, unless it was published. */
   begin(): AsyncDisposable & { path: string } {
     const path = join(this.#directory, `${randomBytes(8).toString('hex')}${PARTIAL}`);
@@ -109,14 +123,18 @@ export class CaptureStore {
     return this.#sumNames(path, names);
   }
 
-  /** Gives a capture its name. When this resolves it survives the death of this process and of the machine. */
-  async publish(path: string, manifest: CaptureManifest): Promise<void> {
+  /**
+   * Gives a capture its name. When this resolves it survives the death of this process and of the machine. With `isTrusted`
+   * its files are known to be those of the manifest; otherwise its first use verifies them.
+   */
+  async publish(path: string, manifest: CaptureManifest, { isTrusted = true } = {}): Promise<void> {
     await writeManifest(path, manifest);
     const { id } = manifest.info;
     const target = join(this.#directory, id);
     renameSync(path, target);
     await syncLater(this.#directory);
-    this.#entries.set(id, { manifest, verified: describe(target, manifest), verifying: undefined, users: 0 });
+    const verified = isTrusted ? describe(target, manifest) : undefined;
+    this.#entries.set(id, { manifest, verified, verifying: undefined, users: 0 });
   }
 
   /**

@@ -28,6 +28,7 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
   exists: 'already_exists',
   no_disk: 'not_found',
   no_data: 'not_found',
+  no_capture: 'not_found',
   refused: 'invalid_request',
   too_large: 'payload_too_large',
   conflict: 'unavailable',
@@ -70,6 +71,13 @@ interface Child {
   client: JsonLineClient;
 }
 
+/** A command that reads or writes the object store, and the environment that it needs. It becomes the user of the server. */
+export interface BlockCommand {
+  command: string;
+  args: string[];
+  env: Record<string, string>;
+}
+
 export type BlockRequest = { op: string } & Record<string, string | number | boolean | undefined>;
 
 export class BlockServer implements Disposable {
@@ -104,20 +112,24 @@ export class BlockServer implements Disposable {
     }
   }
 
-  /** Returns the command that writes a version to its standard output, and the environment and the user that it needs. */
+  /** Returns the command that writes a version to its standard output. */
   exportCommand(
     { organization, disk }: { organization: string; disk: string },
     { version, format }: { version?: number; format: DiskFormat },
-  ): { command: string; args: string[]; env: Record<string, string> } {
-    const { program, environment } = this.#options;
-    const { store, objectsDirectory: objects, uid } = this.#options;
-    // Without the cache, which belongs to one process.
-    const chosen = { store, objects, org: organization, disk, version, format, uid };
-    return {
-      command: program,
-      args: ['export', ...toArguments(chosen)],
-      env: { ...environment },
-    };
+  ): BlockCommand {
+    return this.#command('export', { org: organization, disk, version, format });
+  }
+
+  /** Returns the command that stores or fetches a capture. */
+  transferCommand(kind: 'store' | 'fetch'): BlockCommand {
+    return this.#command(kind, {});
+  }
+
+  /** Without the cache, which belongs to one process. */
+  #command(name: string, options: Record<string, string | number | undefined>): BlockCommand {
+    const { program, environment, store, objectsDirectory: objects, uid } = this.#options;
+    const args = [name, ...toArguments({ store, objects, ...options, uid })];
+    return { command: program, args, env: { ...environment } };
   }
 
   [Symbol.dispose](): void {

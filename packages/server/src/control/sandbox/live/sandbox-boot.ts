@@ -64,7 +64,12 @@ export class SandboxBoot {
     return this.#run('restore', async () => {
       const egress = await this.#grant(grants);
       const workspace = await this.#parts.disks.mount(this.#live.row, { asCaptured: true });
-      return this.#parts.vm.restore({ captureId, egress, workspace });
+      return this.#parts.vm.restore({
+        captureId,
+        organization: this.#live.row.organization_id,
+        egress,
+        workspace,
+      });
     });
   }
 

@@ -152,7 +152,7 @@ export class SandboxHibernation {
     const captureId = this.#live.row.hibernation_id;
     invariant(captureId, 'a hibernated sandbox names its hibernation');
     const egress = this.#grants.buildStart(this.#live.row, grants);
-    return this.#vm.restore({ captureId, egress, workspace });
+    return this.#vm.restore({ captureId, organization: this.#live.row.organization_id, egress, workspace });
   }
 
   async #commitResumed(change: SandboxUpdate = {}, mounted?: MountedWorkspace): Promise<void> {

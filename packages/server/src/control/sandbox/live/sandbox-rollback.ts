@@ -152,6 +152,7 @@ export class SandboxRollback {
       return await this.#parts.vm.rollBack({
         rollback_id,
         capture_id: rollback_snapshot_id,
+        organization: row.organization_id,
         ...(workspace === undefined ? {} : { workspace }),
       });
     } catch (error) {

@@ -145,7 +145,7 @@ export function isNotFound(error: unknown): boolean {
 export function captureGone(cause: unknown): AppError {
   return new AppError(
     'snapshot_unusable',
-    'the files of the snapshot or hibernation are gone from this machine',
+    'the files of the snapshot or hibernation are gone from this machine, and not in the object store',
     {
       cause,
     },

@@ -26,6 +26,7 @@ import { OWNERSHIP, RUNNER_IDENTITIES } from './migration-rows-of-runners.ts';
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
+const RUNNER_ID = `runner-${'1'.repeat(32)}`;
 const FAILED_ID = `run${'3'.repeat(20)}`;
 const ORGANIZATIONS = ['orgfirst', 'orgsecond'];
 const SHAPE = { image: 'node:22-slim', vcpus: 1, mem_mib: 1024, disk_mib: 4096 };
@@ -446,6 +447,22 @@ const WORK_OF_CONTROLS: Change = {
   },
 };
 
+const CAPTURE_OBJECTS: Change = {
+  adds: {
+    capture_objects: [
+      {
+        capture_id: SNAPSHOT_ID,
+        organization_id: 'orgfirst',
+        runner_id: RUNNER_ID,
+        created_at: NOW,
+        stored_at: NOW,
+        stored_bytes: 2 ** 33,
+        removed_at: NOW,
+      },
+    ],
+  },
+};
+
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -469,6 +486,7 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0026_budgets': BUDGETS,
   '0027_ownership': OWNERSHIP,
   '0028_runner_identities': RUNNER_IDENTITIES,
+  '0029_capture_objects': CAPTURE_OBJECTS,
   '0030_live_columns': LIVE_COLUMNS,
   '0031_work_of_controls': WORK_OF_CONTROLS,
 };
