@@ -4,7 +4,7 @@ import type { Change } from './migration-rows.ts';
 
 export const OWNERSHIP: Change = {
   columns: {
-    sandboxes: { version: 0, runner_id: null, is_resuming: false },
+    sandboxes: { version: 0, runner_id: `runner-${'0'.repeat(32)}`, is_resuming: false },
     idempotency_keys: { control_id: 'ctl1' },
   },
   adds: {
