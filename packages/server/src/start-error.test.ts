@@ -4,6 +4,8 @@ import { createServer, type AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import { ObjectStoreError } from './lib/objects/object-store-error.ts';
+import { listening } from './lib/process/listening.ts';
+import { NotJoinedError } from './runner/identity/join-record.ts';
 import { explainStart, StartError } from './start-error.ts';
 
 test('the error for a port in use names the setting that changes it', async () => {
@@ -18,6 +20,22 @@ test('the error for a port in use names the setting that changes it', async () =
     told.message,
     `127.0.0.1:${port} is in use by another program; set COPPICE_LISTEN to another address:port`,
   );
+});
+
+test('the error for the port of another listener names the setting of that one', async () => {
+  await using first = createServer().listen(0, '127.0.0.1');
+  await once(first, 'listening');
+  const { port } = first.address() as AddressInfo;
+  const second = createServer().listen(port, '127.0.0.1');
+  const error: unknown = await listening(second, 'COPPICE_RUNNER_LISTEN').catch((reason: unknown) => reason);
+  assert.match(
+    String(explainStart(error)),
+    /is in use by another program; set COPPICE_RUNNER_LISTEN to another/u,
+  );
+});
+
+test('the error of a runner that has not joined has no stack', () => {
+  assert.ok(explainStart(new NotJoinedError('this runner has not joined')) instanceof StartError);
 });
 
 test('the error names the variable of an option', () => {

@@ -8,7 +8,8 @@ import { verifyLog } from '../testing/verify-log.ts';
 import { addMasterKey, MasterKeyError, openMasterKeys } from '../secrets/master-key.ts';
 import { rotateMasterKey, type Rotated } from './rotate-master-key.ts';
 import { SEALED_COLUMNS } from './sealed-values.ts';
-import { MASTER_KEY_BYTES } from '../secrets/secret-box.ts';
+import { MASTER_KEY_BYTES, SecretBox } from '../secrets/secret-box.ts';
+import { ensureAuthority } from '../authority/authority.ts';
 
 const keyPath = (harness: ControlHarness): string => join(harness.directory, 'data', 'master.key');
 const rotate = (harness: ControlHarness): Promise<Rotated> => rotateMasterKey(harness.config, harness.log);
@@ -23,7 +24,14 @@ async function fill(harness: ControlHarness): Promise<string> {
   assert.equal((await harness.call('POST', `/v1/runs/${id}/snapshot`)).status, 201);
   assert.equal((await harness.call('POST', `/v1/runs/${id}/ports/80/preview`, { body: {} })).status, 201);
   await harness.call('POST', `/v1/runs/${id}/hibernate`);
+  await using db = harness.openDatabase();
+  await ensureAuthority(db, openBox(harness));
   return id;
+}
+
+function openBox(harness: ControlHarness): SecretBox {
+  const { current, older } = openMasterKeys(keyPath(harness));
+  return new SecretBox(current, older);
 }
 
 /** Returns the variables that a command in the sandbox gets. */
@@ -50,6 +58,8 @@ async function assertOpens(harness: ControlHarness, id: string): Promise<void> {
   for (const one of [id, restored.body.id])
     assert.deepEqual(await readEnv(harness, one), { KEPT: 'of-a-sandbox' });
   assert.ok((await verifyLog(harness, id)) > 2);
+  await using db = harness.openDatabase();
+  await ensureAuthority(db, openBox(harness));
 }
 
 test('all sealed values open with the new key alone, and preview links end', async () => {
@@ -58,7 +68,7 @@ test('all sealed values open with the new key alone, and preview links end', asy
   await harness.stopControl();
   const before = openMasterKeys(keyPath(harness)).current;
   const { values, unreadable, previews, isContinued } = await rotate(harness);
-  assert.deepEqual([values, unreadable, previews, isContinued], [7, 0, 1, false]);
+  assert.deepEqual([values, unreadable, previews, isContinued], [8, 0, 1, false]);
   const { current, older } = openMasterKeys(keyPath(harness));
   assert.ok(!current.equals(before));
   assert.deepEqual(older, []);
@@ -108,7 +118,7 @@ test('values that no known key opens are counted and left unchanged', async () =
   await harness.stopControl();
   writeFileSync(keyPath(harness), Buffer.alloc(MASTER_KEY_BYTES, 9));
   const { values, unreadable } = await rotate(harness);
-  assert.deepEqual([values, unreadable], [0, 7]);
+  assert.deepEqual([values, unreadable], [0, 8]);
 });
 
 test('the list of sealed columns is complete', async () => {

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { fingerprintOf, toInternalContext, type Credentials } from '../../lib/tls/control-role.ts';
 
-export interface NetworkAddress {
+interface NetworkAddress {
   kind: 'network';
   host: string;
   port: number;

@@ -15,6 +15,7 @@ const COMMANDS = {
   backup: 'commands/backup-command.ts',
   restore: 'commands/backup-command.ts',
   organization: 'commands/organization-command.ts',
+  runner: 'commands/runner-command.ts',
 };
 const PASSWORD = 'a password of a registry';
 const VALUE = 'sk-a-value-of-a-secret';
@@ -47,7 +48,7 @@ export async function coppice(
   settings: Record<string, string> = {},
 ): Promise<string> {
   const path = fileURLToPath(new URL(`../../${COMMANDS[name]}`, import.meta.url));
-  const words = name === 'organization' ? args : [name, ...args];
+  const words = name === 'backup' || name === 'restore' ? [name, ...args] : args;
   const assets = join(harness.directory, 'assets');
   await mkdir(assets, { recursive: true });
   const tools = ['kernel', 'initramfs', 'jail', 'capture', 'hostctl', 'blocks', 'qemu', 'tar2sqfs', 'mke2fs'];

@@ -8,7 +8,7 @@ const TOKEN = /^cjt_(?<secret>[A-Za-z0-9_-]{43})\.(?<authority>[0-9a-f]{64})$/u;
 const HOST_AND_PORT =
   /^(?:\[(?<ipv6>[0-9A-Fa-f:.]+)\]|(?<host>[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?)):(?<port>\d{1,5})$/u;
 const MAX_PORT = 65_535;
-export const FINGERPRINT = /^[0-9a-f]{64}$/u;
+const FINGERPRINT = /^[0-9a-f]{64}$/u;
 
 export interface JoinToken {
   secret: Secret;

@@ -2,16 +2,16 @@
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { ensureAuthority, type Authority } from '../authority/authority.ts';
-import { makeToken, type NewToken } from '../authority/join-tokens.ts';
-import type { Database } from '../db/database.ts';
-import { openMasterKeys } from '../secrets/master-key.ts';
-import { SecretBox } from '../secrets/secret-box.ts';
+import { ensureAuthority, type Authority } from '../../control/authority/authority.ts';
+import { makeToken, type NewToken } from '../../control/authority/join-tokens.ts';
+import type { Database } from '../../control/db/database.ts';
+import { openMasterKeys } from '../../control/secrets/master-key.ts';
+import { SecretBox } from '../../control/secrets/secret-box.ts';
 import { parseToken, type HostAndPort, type JoinToken } from '../../lib/protocol/join-protocol.ts';
 import { joinInstallation } from '../../runner/identity/join-installation.ts';
 import type { JoinRecord } from '../../runner/identity/join-record.ts';
-import { prepareHarness, waitFor, type ControlHarness } from './control-harness.ts';
-import { findFreePort } from './free-port.ts';
+import { prepareHarness, waitFor, type ControlHarness } from '../../control/testing/control-harness.ts';
+import { findFreePort } from '../../control/testing/free-port.ts';
 
 const HOST = '127.0.0.1';
 const TOKEN_MS = 600_000;

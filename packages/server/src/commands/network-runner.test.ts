@@ -10,18 +10,18 @@ import { connect as connectTls } from 'node:tls';
 import type { AppError } from '@coppice/contract';
 import { pino } from 'pino';
 import { z } from 'zod';
-import { newId } from '../../lib/new-id.ts';
-import { EPOCH_HEADER, PROTOCOL_HEADER, WireRefusedError } from '../../lib/protocol/wire-headers.ts';
-import { buildControlUri, toInternalContext, type Credentials } from '../../lib/tls/control-role.ts';
-import { issueCertificate, exportKey, makeKeyPair } from '../../lib/tls/issue-certificate.ts';
-import { EventSpool } from '../../runner/driver/event-spool.ts';
-import { Fence } from '../../runner/http/fence.ts';
-import { RunnerServer, type RunnerServerParts } from '../../runner/http/runner-server.ts';
-import { openRunnerIdentity, type RunnerCertificate } from '../../runner/identity/runner-identity.ts';
-import { waitFor } from '../testing/control-harness.ts';
-import { TestInstallation } from '../testing/test-installation.ts';
-import { get, RunnerConnection } from './runner-connection.ts';
-import { RunnerClient } from './runner-client.ts';
+import { newId } from '../lib/new-id.ts';
+import { EPOCH_HEADER, PROTOCOL_HEADER, WireRefusedError } from '../lib/protocol/wire-headers.ts';
+import { buildControlUri, toInternalContext, type Credentials } from '../lib/tls/control-role.ts';
+import { issueCertificate, exportKey, makeKeyPair } from '../lib/tls/issue-certificate.ts';
+import { EventSpool } from '../runner/driver/event-spool.ts';
+import { Fence } from '../runner/http/fence.ts';
+import { RunnerServer, type RunnerServerParts } from '../runner/http/runner-server.ts';
+import { openRunnerIdentity, type RunnerCertificate } from '../runner/identity/runner-identity.ts';
+import { waitFor } from '../control/testing/control-harness.ts';
+import { TestInstallation } from '../control/testing/test-installation.ts';
+import { get, RunnerConnection } from '../control/placement/runner-connection.ts';
+import { RunnerClient } from '../control/placement/runner-client.ts';
 
 const HOST = '127.0.0.1';
 const ID = `runner-${'a'.repeat(32)}`;
@@ -150,7 +150,7 @@ test('a peer without any certificate, one with an older TLS and one without TLS 
       host: HOST,
       port: runner.port,
       rejectUnauthorized: false,
-      ...(options as object),
+      ...options,
     });
     socket.on('secureConnect', () => socket.write('x'.repeat(100)));
     const bytes: Buffer[] = [];
