@@ -74,7 +74,12 @@ export const LAYERS = [
   },
   {
     root: `${SERVER}/control/http`,
-    layers: [['.'], ['openapi'], ['account', 'endpoints'], ['access', 'answers', 'requests', 'serving']],
+    layers: [
+      ['.'],
+      ['openapi'],
+      ['account', 'endpoints', 'forwarding'],
+      ['access', 'answers', 'requests', 'serving'],
+    ],
   },
   { root: `${SERVER}/control/accounts`, layers: [['.'], ['bootstrap'], ['organizations'], ['sign-in']] },
   {

@@ -1,15 +1,12 @@
 /** Assembles the control role. This is the only place where its parts meet. */
 import { AppError } from '@coppice/contract';
-import type pg from 'pg';
 import type { Logger } from 'pino';
-import { isIP } from 'node:net';
 import { join } from 'node:path';
 import { lockDirectories } from '../lib/process/instance-lock.ts';
 import type { ObjectStore } from '../lib/objects/object-store.ts';
 import { openObjectStore } from '../lib/objects/open-object-store.ts';
 import type { TlsPair } from '../lib/tls/tls-pair.ts';
 import { buildAccounts } from './accounts/accounts.ts';
-import { OrganizationAudit } from './audit/organization/organization-audit.ts';
 import { buildAuthenticator, type Authenticate } from './auth/authenticator.ts';
 import { bootstrapOrganization } from './accounts/bootstrap/bootstrap.ts';
 import type { Bootstrapped } from './accounts/bootstrap/bootstrapped.ts';
@@ -21,50 +18,31 @@ import { FileLinks } from './auth/file-links.ts';
 import { Tickets } from './auth/tickets.ts';
 import { UsedTickets } from './auth/used-tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
-import { ChangeHints, type ChangeHintsOptions } from './db/change-hints.ts';
-import { connectDatabase } from './db/connect-database.ts';
-import { DatabaseLease } from './db/database-lease.ts';
 import { DatabaseHealth } from './db/database-health.ts';
-import { openDatabase, type Database, type PoolCounts } from './db/database.ts';
-import { InstallationGuard } from './db/installation-guard.ts';
-import { migrateDatabase } from './schema/migrate.ts';
 import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
 import { EgressRules, type EgressSettings } from './egress/egress-rules.ts';
 import { SecretDigest } from './egress/secret-digest.ts';
-import type { Events } from './events/events.ts';
-import { startEvents } from './events/start-events.ts';
 import { OpenRequests } from './http/access/open-requests.ts';
 import type { App } from './http/app.ts';
 import { buildServer } from './http/server.ts';
-import { InternalNetwork } from './internal/internal-network.ts';
-import { markPeer } from './http/forwarding/forwarded-request.ts';
-import { RequestForwarder } from './http/forwarding/request-forwarder.ts';
-import { findOwner, type Owner } from './ownership/owners.ts';
 import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
 import { shareLimit, shareLimits, type Share } from './limits/share.ts';
 import { countSandboxes } from './metrics/count-sandboxes.ts';
 import { ServiceMetrics } from './metrics/service-metrics.ts';
-import { ControlLease } from './ownership/control-lease.ts';
-import { RunnerClaims, type JoinedRunner } from './ownership/runner-claims.ts';
-import { ControlCount } from './ownership/control-count.ts';
-import { openNodeId } from './ownership/node-id.ts';
 import { PortForwarder } from './ports/forward.ts';
 import { PreviewOrigins } from './ports/preview-origins.ts';
 import { PreviewStore } from './ports/preview-store.ts';
 import { Previews } from './ports/previews.ts';
 import { RunnerClient } from './placement/runner-client.ts';
-import { RunnerConnection } from './placement/runner-connection.ts';
 import { SYSTEM_CLOCK, type Clock } from './time/clock.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/commands/output-budget.ts';
 import { Runners } from './runners/runners.ts';
-import { MASTER_KEY_NAME, openMasterKeys } from './secrets/master-key.ts';
-import { SecretBox } from './secrets/secret-box.ts';
 import { NO_SITES, type Sites } from './static-site/sites.ts';
-import { startWebhooks, type StartedWebhooks } from './webhooks/start-webhooks.ts';
-import type { Webhooks } from './webhooks/webhooks.ts';
 import { purgeHourly } from './purge-hourly.ts';
+import { listenInternally, openNetwork } from './open-network.ts';
+import { openStorage, type Storage } from './open-storage.ts';
 import { startSandboxes } from './start-sandboxes.ts';
 
 const OBJECTS_DIRECTORY = 'objects';
@@ -112,28 +90,22 @@ export async function startControl(
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
   const { db, events, webhooks, lease, ownership, databaseHealth, organizationAudit } = storage;
-  const local = openRunner(config, log, stack);
-  const claims = new RunnerClaims(db, ownership.id);
-  const runners = new Runners((shape) => claims.findRoomElsewhere(shape));
+  const network = await openNetwork(config, { ...storage, log }, stack);
+  const { runners } = network;
   const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
   const metrics = new ServiceMetrics({ version: config.version, runners, log });
   const { dataDir, diskReserveMiB, objectStore } = config;
   const hasBucket = objectStore?.kind === 's3';
   const own = { region, dataDir, diskReserveMiB, limits, creditCents, hasBucket };
-  const internal = await openInternal(config, storage, log);
-  const connect = internal && ((runner: JoinedRunner) => internal.connect(runner));
-  const base = { ...storage, ...own, connect, local, claims, runners, objects, rules, clock, metrics, log };
+  const base = { ...storage, ...own, ...network, objects, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.fleet.start();
-  const gate = new Gate(lease);
+  const gate = new Gate(storage.assertUsable);
   let address = '';
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
-  const exposed = openPorts(
-    config,
-    { ...storage, runnerOf: live.runnerOf, ownAddress: () => new URL(address) },
-    stack,
-  );
+  const { runnerOf, limitsOf } = live;
+  const exposed = openPorts(config, { ...storage, runnerOf, ownAddress: () => new URL(address) }, stack);
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...access });
   const idempotency = new Idempotency(db, ownership.id, log);
   const purged = [idempotency, exposed.previews, access.accounts.sessions, access.usedTickets];
@@ -147,7 +119,7 @@ export async function startControl(
     ...common,
     events,
     webhooks,
-    requestForwarder: internal && openForwarder(internal, db, log, stack),
+    requestForwarder: network.requestForwarder,
     secretDigest: new SecretDigest(storage.masterKey),
     outputBudget: new OutputBudget(limits.execOutputTotalBytes),
     ...chooseHttpSettings(config),
@@ -156,12 +128,13 @@ export async function startControl(
   };
   const server = await buildServer(parts, log);
   closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
-  if (internal !== undefined) await listenInternally(config, { internal, ownership, app: server.app }, stack);
+  const publish = await listenInternally(config, { ...network, ownership, app: server.app }, stack);
   const listening = await server.app.listen(config.listen);
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Last: a key made by a start that then fails would never be shown.
   const bootstrap = await bootstrapOrganization(db, organizationAudit, config);
   gate.open();
+  await publish();
   log.info({ address, region: config.region, version: config.version }, 'control serves');
   stack.defer(() => lock.leave());
   const owned = stack.move();
@@ -172,63 +145,6 @@ export async function startControl(
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
-}
-
-function openRunner(
-  { runnerSocket: path }: ControlConfig,
-  log: Logger,
-  stack: AsyncDisposableStack,
-): RunnerClient {
-  return new RunnerClient(stack.use(new RunnerConnection({ kind: 'socket', path }, log)));
-}
-
-/** Undefined for a control that is alone on its database, with the runner of its own machine. */
-async function openInternal(
-  { region, internalListen }: ControlConfig,
-  { db, secrets, ownership }: Storage,
-  log: Logger,
-): Promise<InternalNetwork | undefined> {
-  if (internalListen === undefined) return undefined;
-  return InternalNetwork.open({ db, secrets, controlId: ownership.id, region, log });
-}
-
-function openForwarder(
-  internal: InternalNetwork,
-  db: Database,
-  log: Logger,
-  stack: AsyncDisposableStack,
-): RequestForwarder {
-  const tlsTo = (owner: Owner): object => internal.tlsTo(owner);
-  return stack.use(new RequestForwarder({ findOwner: (runnerId) => findOwner(db, runnerId), tlsTo, log }));
-}
-
-interface Listening {
-  internal: InternalNetwork;
-  ownership: ControlLease;
-  app: App;
-}
-
-/** From then on other controls forward requests to this one. */
-async function listenInternally(
-  { internalListen: listen, internalAddress }: ControlConfig,
-  { internal, ownership, app }: Listening,
-  stack: AsyncDisposableStack,
-): Promise<void> {
-  if (listen === undefined) return;
-  const listener = stack.use(
-    await internal.listen(listen, {
-      mark: markPeer,
-      request: (request, response) => app.routing(request, response),
-      upgrade: (request, socket, head) => void app.server.emit('upgrade', request, socket, head),
-    }),
-  );
-  await ownership.publish(formatInternalAddress(internalAddress ?? listen.host, listener.port));
-}
-
-/** Adds the port, unless it is there. An IPv6 address gets brackets. */
-function formatInternalAddress(host: string, port: number): string {
-  if (isIP(host) === 6) return `[${host}]:${port}`;
-  return /:\d+$/u.test(host) ? host : `${host}:${port}`;
 }
 
 function chooseHttpSettings({ version, region, metricsToken, continuesTraces = false }: ControlConfig) {
@@ -254,107 +170,6 @@ function openObjects(
   stack: AsyncDisposableStack,
 ): Promise<ObjectStore> {
   return openObjectStore(objectStore, { directory: join(dataDir, OBJECTS_DIRECTORY), log }, stack);
-}
-
-interface Storage {
-  db: Database;
-  events: Events;
-  hints: ChangeHints;
-  webhooks: Webhooks;
-  /** Records that are deleted when they are old. */
-  purged: readonly { purge: () => Promise<unknown> }[];
-  lease: DatabaseLease;
-  ownership: ControlLease;
-  nodeId: string;
-  controls: ControlCount;
-  databaseHealth: DatabaseHealth;
-  secrets: SecretBox;
-  organizationAudit: OrganizationAudit;
-  masterKey: Buffer;
-  pool: PoolCounts;
-}
-
-/** Opens the master key and the database, takes the lease, brings the schema up to date and numbers events. */
-async function openStorage(
-  config: ControlConfig,
-  { limits, clock, log }: { limits: ControlLimits; clock: Clock; log: Logger },
-  stack: AsyncDisposableStack,
-): Promise<Storage> {
-  const { current: masterKey, older } = openMasterKeys(join(config.dataDir, MASTER_KEY_NAME));
-  const connection = await connectDatabase(config, stack, log);
-  const guard = new InstallationGuard(log);
-  const patienceMs = limits.databasePatienceMs;
-  const isShared = config.internalListen !== undefined;
-  const lease = stack.use(await DatabaseLease.acquire({ connection, guard, log, patienceMs, isShared }));
-  await migrateDatabase(connection, log, guard);
-  const nodeId = openNodeId(config.dataDir);
-  const { ownership, assertUsable } = await registerControl(
-    config,
-    { connection, lease, guard, nodeId, limits, log },
-    stack,
-  );
-  let pool: PoolCounts = { totalCount: 0, idleCount: 0, waitingCount: 0 };
-  const onPool = (opened: PoolCounts): void => void (pool = opened);
-  const opened = openDatabase(connection, log, { assertUsable, guard, onPool });
-  const db = stack.adopt(opened, (open) => open.destroy());
-  const controls = stack.use(await ControlCount.open({ db, log }));
-  const databaseHealth = new DatabaseHealth({ connection, guard, log });
-  const secrets = new SecretBox(masterKey, older);
-  const organizationAudit = new OrganizationAudit(secrets);
-  const running = { db, leadership: ownership, clock, log };
-  const sending = startWebhooks({ ...running, secrets, organizationAudit, config, limits }, stack);
-  const events = startEvents({ ...running, subscriber: sending.fanOut }, stack);
-  const hints = openHints({ connection, guard, log }, { events, sending }, stack);
-  const { webhooks } = sending;
-  const purged = [events.store, sending.purged];
-  const records = { db, events, hints, webhooks, organizationAudit };
-  return { ...records, purged, lease, ownership, controls, nodeId, databaseHealth, secrets, masterKey, pool };
-}
-
-/** Other controls number events and make deliveries, too. */
-function openHints(
-  options: ChangeHintsOptions,
-  { events, sending }: { events: Events; sending: StartedWebhooks },
-  stack: AsyncDisposableStack,
-): ChangeHints {
-  const hints = stack.use(new ChangeHints(options));
-  hints.on('events', () => events.sequencer.wake());
-  hints.on('deliveries', () => sending.wake());
-  hints.start();
-  return hints;
-}
-
-interface RegisterBase {
-  connection: pg.PoolConfig;
-  lease: DatabaseLease;
-  guard: InstallationGuard;
-  nodeId: string;
-  limits: ControlLimits;
-  log: Logger;
-}
-
-/**
- * Registers this control. One that shares the database uses it only while its own lease is held: then no other control takes its
- * runners. The lease has connections of its own, on which it is renewed.
- */
-async function registerControl(
-  { version, internalListen }: ControlConfig,
-  { connection, lease, guard, nodeId, limits, log }: RegisterBase,
-  stack: AsyncDisposableStack,
-): Promise<{ ownership: ControlLease; assertUsable: () => void }> {
-  const assertUsable = (): void => lease.assertHeld();
-  const db = stack.adopt(openDatabase(connection, log, { assertUsable, guard }), (open) => open.destroy());
-  const isAlone = internalListen === undefined;
-  const { controlLeaseMs: leaseMs } = limits;
-  const ownership = stack.use(await ControlLease.register({ db, nodeId, version, leaseMs, isAlone, log }));
-  if (isAlone) return { ownership, assertUsable };
-  return {
-    ownership,
-    assertUsable: () => {
-      lease.assertHeld();
-      ownership.assertHeld();
-    },
-  };
 }
 
 interface AccessBase extends Pick<Storage, 'db' | 'masterKey' | 'organizationAudit' | 'controls'> {
@@ -447,11 +262,11 @@ function openRules(config: ControlConfig, log: Logger): EgressRules {
  * key or invitation is in the database; meanwhile control must not answer that it is wrong.
  */
 class Gate {
-  readonly #lease: DatabaseLease;
+  readonly #assertHeld: () => void;
   #isOpen = false;
 
-  constructor(lease: DatabaseLease) {
-    this.#lease = lease;
+  constructor(assertHeld: () => void) {
+    this.#assertHeld = assertHeld;
   }
 
   open(): void {
@@ -460,7 +275,7 @@ class Gate {
 
   assertOpen(): void {
     if (!this.#isOpen) throw new AppError('unavailable', 'the service is starting');
-    this.#lease.assertHeld();
+    this.#assertHeld();
   }
 }
 

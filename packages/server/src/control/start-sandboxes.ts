@@ -21,6 +21,8 @@ import type { ControlLimits } from './control-config.ts';
 import type { ChangeHints } from './db/change-hints.ts';
 import type { Database } from './db/database.ts';
 import type { Events } from './events/events.ts';
+import type { NoteStart } from './sandbox/live/start-note.ts';
+import type { DriverParts } from './sandbox/live/sandbox-driver.ts';
 import { startDisks } from './disks/start-disks.ts';
 import { EgressKeeper, type FindSandbox } from './egress/egress-keeper.ts';
 import { EgressNotes } from './egress/egress-notes.ts';
@@ -55,7 +57,8 @@ import type { Clock } from './time/clock.ts';
 import { FamilyStore } from './sandbox/record/family-store.ts';
 import { Environments } from './sandbox/environment/environments.ts';
 import { LiveDrivers } from './sandbox/live/live-drivers.ts';
-import { RunnerFleet, type RunnerFleetParts } from './sandbox/runner-fleet.ts';
+import { openFleet } from './open-fleet.ts';
+import type { RunnerFleetParts } from './sandbox/runner-fleet.ts';
 import { RunnerLink, type RunnerLinkParts } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
@@ -122,23 +125,12 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const runnerOf = (id: string): RunnerClient => drivers.runnerOf(id);
   const { watch, commandParts } = openCommands(base, { audit, runnerOf }, stack);
   const common = { runners, store, clock };
+  const driverParts = { ...common, ...egress, audit, teamSecrets, limits, credit, limitsOf, log };
+  const onEnded = (): void => archive.wake();
+  const noteStart: NoteStart = (note) => metrics.starts.note(note);
+  const ofDisks = { disks: disks.sandboxDisks };
   const drivers = stack.use(
-    new LiveDrivers({
-      ...common,
-      ...egress,
-      audit,
-      teamSecrets,
-      limits,
-      credit,
-      limitsOf,
-      log,
-      onEnded: () => archive.wake(),
-      onEnding: (id) => watch.ending(id),
-      onState: (row) => watch.follow(row),
-      onRolledBack: (row) => watch.rolledBack(row),
-      noteStart: (note) => metrics.starts.note(note),
-      disks: disks.sandboxDisks,
-    }),
+    new LiveDrivers({ ...driverParts, ...followCommands(watch), ...ofDisks, onEnded, noteStart }),
   );
   const images = { registries, imageUses, builtImages };
   const used = { ...images, family, credit, grants, audit, environments, disks: disks.sandboxDisks };
@@ -168,6 +160,15 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     billing,
     budgets,
     limitsOf,
+  };
+}
+
+/** Tells the watch of commands what becomes of each sandbox. */
+function followCommands(watch: CommandWatch): Pick<DriverParts, 'onEnding' | 'onState' | 'onRolledBack'> {
+  return {
+    onEnding: (id) => watch.ending(id),
+    onState: (row) => watch.follow(row),
+    onRolledBack: (row) => watch.rolledBack(row),
   };
 }
 
@@ -275,58 +276,6 @@ function openSnapshots(
   const saved = { store: new SnapshotStore(db), audit, clock, log };
   const snapshots = new Snapshots({ ...saved, runners, environments, limitsOf });
   return { snapshots, captures: { ...saved, snapshots, sandboxes, graceMs: limits.captureGraceMs } };
-}
-
-interface FleetBase {
-  drivers: LiveDrivers;
-  watch: CommandWatch;
-  captures: Omit<CaptureKeeperParts, 'runner'>;
-  linkParts: Omit<RunnerLinkParts, 'runner' | 'claims' | 'captures' | 'kind'>;
-}
-
-function openFleet(
-  base: SandboxesBase,
-  { drivers, watch, captures, linkParts }: FleetBase,
-  stack: AsyncDisposableStack,
-): RunnerFleet {
-  const { claims, connect, local, runners, region, nodeId, clock, log } = base;
-  const openLink: RunnerFleetParts['openLink'] = (runner, kind) =>
-    new RunnerLink({
-      ...linkParts,
-      runner,
-      claims,
-      kind,
-      captures: new CaptureKeeper({ ...captures, runner }),
-    });
-  const beforeLoad = (): Promise<void> => watch.load();
-  const parts = {
-    runners,
-    claims,
-    connect,
-    drivers,
-    local,
-    region,
-    nodeId,
-    clock,
-    log,
-    openLink,
-    openStorage: base.hasBucket ? (runner: OwnedRunner) => openCaptureStorage(base, runner) : undefined,
-    beforeLoad,
-  };
-  return stack.use(new RunnerFleet(parts));
-}
-
-function openCaptureStorage(
-  { db, ownership: leadership, limits, clock, log }: SandboxesBase,
-  runner: OwnedRunner,
-): CaptureStorage {
-  const { captures } = runner.client;
-  const { reconcileIntervalMs: intervalMs } = limits;
-  const isConnected = (): boolean => runner.isConnected;
-  const own = { runnerId: runner.id, captures, isConnected, leadership };
-  const storage = new CaptureStorage({ ...own, store: new CaptureObjectStore(db), clock, intervalMs, log });
-  storage.start();
-  return storage;
 }
 
 function startCreditKeeper(

@@ -1,7 +1,7 @@
 /** Applies the rate limit and reports it in the header fields of the IETF's draft on rate limits, revision 11. */
 import { AppError } from '@coppice/contract';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isForwarded } from '../forwarding/forwarded-request.ts';
+import { isForwarded } from '../requests/forwarded-request.ts';
 import type { HttpParts } from '../parts.ts';
 
 /** Throws `rate_limited`. Call after authentication: an unknown caller has no share to use up. */

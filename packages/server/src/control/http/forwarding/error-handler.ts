@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ElsewhereError } from '../../placement/elsewhere.ts';
 import { answerError } from '../answers/answer-error.ts';
-import { isForwarded } from './forwarded-request.ts';
+import { isForwarded } from '../requests/forwarded-request.ts';
 import type { RequestForwarder } from './request-forwarder.ts';
 
 type ErrorHandler = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
@@ -10,13 +10,23 @@ type ErrorHandler = (error: unknown, request: FastifyRequest, reply: FastifyRepl
 export function buildErrorHandler(forwarder: RequestForwarder | undefined): ErrorHandler {
   if (forwarder === undefined) return answerError;
   return (error, request, reply) => {
-    if (!(error instanceof ElsewhereError)) return answerError(error, request, reply);
-    if (isForwarded(request.raw) || reply.raw.headersSent)
-      return answerError(error.refusal ?? error, request, reply);
-    reply.hijack();
-    forwarder
-      .forward(error.runnerId, request, reply)
-      .catch((failure: unknown) => answerError(failure, request, reply));
-    return undefined;
+    if (!(error instanceof ElsewhereError)) answerError(error, request, reply);
+    else if (isForwarded(request.raw) || reply.raw.headersSent)
+      answerError(error.refusal ?? error, request, reply);
+    else void forward(forwarder, error.runnerId, { request, reply });
   };
+}
+
+/** Never rejects. */
+async function forward(
+  forwarder: RequestForwarder,
+  runnerId: string,
+  { request, reply }: { request: FastifyRequest; reply: FastifyReply },
+): Promise<void> {
+  reply.hijack();
+  try {
+    await forwarder.forward(runnerId, request, reply);
+  } catch (error) {
+    answerError(error, request, reply);
+  }
 }

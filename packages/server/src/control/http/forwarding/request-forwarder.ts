@@ -17,7 +17,7 @@ import { splitAddress } from '../../placement/runner-address.ts';
 import { passAnswer, passUpgrade, type Asked } from '../../ports/pass-answer.ts';
 import { toExchange } from '../access/proxied-route.ts';
 import { bodyTextOf } from '../requests/json-body.ts';
-import { CLIENT_ADDRESS } from './forwarded-request.ts';
+import { CLIENT_ADDRESS } from '../requests/forwarded-request.ts';
 
 const OWNER_PATIENCE_MS = 20_000;
 const LOOK_EVERY_MS = 250;

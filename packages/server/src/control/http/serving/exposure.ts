@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import { toSecureContext, type TlsPair } from '../../../lib/tls/tls-pair.ts';
 import type { App } from '../app.ts';
-import { readClientAddress } from '../forwarding/forwarded-request.ts';
+import { readClientAddress } from '../requests/forwarded-request.ts';
 import { buildClientAddress, buildIsProxy } from '../requests/client-address.ts';
 
 export interface Exposure {

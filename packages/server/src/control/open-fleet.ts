@@ -1,0 +1,76 @@
+/** Opens the links of control with its runners. */
+import type { RunnerFleetParts } from './sandbox/runner-fleet.ts';
+import { RunnerFleet } from './sandbox/runner-fleet.ts';
+import { RunnerLink, type RunnerLinkParts } from './sandbox/runner-link.ts';
+import type { CommandWatch } from './commands/command-watch.ts';
+import type { ControlLimits } from './control-config.ts';
+import type { Database } from './db/database.ts';
+import type { Leadership } from './ownership/leadership.ts';
+import type { OwnedRunner } from './runners/owned-runner.ts';
+import type { LiveDrivers } from './sandbox/live/live-drivers.ts';
+import { CaptureKeeper, type CaptureKeeperParts } from './snapshots/capture-keeper.ts';
+import { CaptureObjectStore } from './snapshots/capture-object-store.ts';
+import { CaptureStorage } from './snapshots/capture-storage.ts';
+
+export interface FleetSettings extends Pick<
+  RunnerFleetParts,
+  'runners' | 'claims' | 'connect' | 'local' | 'region' | 'nodeId' | 'clock' | 'log'
+> {
+  db: Database;
+  ownership: Leadership;
+  /** Whether the objects are in a bucket; then captures are put there, too. */
+  hasBucket: boolean;
+  limits: Pick<ControlLimits, 'reconcileIntervalMs'>;
+}
+
+interface FleetBase {
+  drivers: LiveDrivers;
+  watch: CommandWatch;
+  captures: Omit<CaptureKeeperParts, 'runner'>;
+  linkParts: Omit<RunnerLinkParts, 'runner' | 'claims' | 'captures' | 'kind'>;
+}
+
+export function openFleet(
+  base: FleetSettings,
+  { drivers, watch, captures, linkParts }: FleetBase,
+  stack: AsyncDisposableStack,
+): RunnerFleet {
+  const { claims, connect, local, runners, region, nodeId, clock, log } = base;
+  const openLink: RunnerFleetParts['openLink'] = (runner, kind) =>
+    new RunnerLink({
+      ...linkParts,
+      runner,
+      claims,
+      kind,
+      captures: new CaptureKeeper({ ...captures, runner }),
+    });
+  const beforeLoad = (): Promise<void> => watch.load();
+  const parts = {
+    runners,
+    claims,
+    connect,
+    drivers,
+    local,
+    region,
+    nodeId,
+    clock,
+    log,
+    openLink,
+    openStorage: base.hasBucket ? (runner: OwnedRunner) => openCaptureStorage(base, runner) : undefined,
+    beforeLoad,
+  };
+  return stack.use(new RunnerFleet(parts));
+}
+
+function openCaptureStorage(
+  { db, ownership: leadership, limits, clock, log }: FleetSettings,
+  runner: OwnedRunner,
+): CaptureStorage {
+  const { captures } = runner.client;
+  const { reconcileIntervalMs: intervalMs } = limits;
+  const isConnected = (): boolean => runner.isConnected;
+  const own = { runnerId: runner.id, captures, isConnected, leadership };
+  const storage = new CaptureStorage({ ...own, store: new CaptureObjectStore(db), clock, intervalMs, log });
+  storage.start();
+  return storage;
+}
