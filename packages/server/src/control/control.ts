@@ -18,13 +18,14 @@ import { FileLinks } from './auth/file-links.ts';
 import { Tickets } from './auth/tickets.ts';
 import { UsedTickets } from './auth/used-tickets.ts';
 import { DEFAULT_CONTROL_LIMITS, type ControlConfig, type ControlLimits } from './control-config.ts';
-import { DatabaseHealth } from './db/database-health.ts';
+import type { DatabaseHealth } from './db/database-health.ts';
 import { BUILTIN_SERVICES } from '../lib/credential-services/builtin-services.ts';
 import { EgressRules, type EgressSettings } from './egress/egress-rules.ts';
 import { SecretDigest } from './egress/secret-digest.ts';
 import { OpenRequests } from './http/access/open-requests.ts';
 import type { App } from './http/app.ts';
 import { buildServer } from './http/server.ts';
+import type { Exposure } from './http/serving/exposure.ts';
 import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
 import { shareLimit, shareLimits, type Share } from './limits/share.ts';
@@ -34,11 +35,11 @@ import { PortForwarder } from './ports/forward.ts';
 import { PreviewOrigins } from './ports/preview-origins.ts';
 import { PreviewStore } from './ports/preview-store.ts';
 import { Previews } from './ports/previews.ts';
-import { RunnerClient } from './placement/runner-client.ts';
+import type { RunnerClient } from './placement/runner-client.ts';
 import { SYSTEM_CLOCK, type Clock } from './time/clock.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
 import { OutputBudget } from './sandbox/commands/output-budget.ts';
-import { Runners } from './runners/runners.ts';
+import type { Runners } from './runners/runners.ts';
 import { NO_SITES, type Sites } from './static-site/sites.ts';
 import { purgeHourly } from './purge-hourly.ts';
 import { listenInternally, openNetwork } from './open-network.ts';
@@ -91,27 +92,22 @@ export async function startControl(
   const storage = await openStorage(config, { limits, clock, log }, stack);
   const { db, events, webhooks, lease, ownership, databaseHealth, organizationAudit } = storage;
   const network = await openNetwork(config, { ...storage, log }, stack);
-  const { runners } = network;
-  const { region, creditCents, hstsSeconds, trustedProxies, corsOrigins } = config;
   const objects = await openObjects(config, log, stack);
-  const metrics = new ServiceMetrics({ version: config.version, runners, log });
-  const { dataDir, diskReserveMiB, objectStore } = config;
-  const hasBucket = objectStore?.kind === 's3';
-  const own = { region, dataDir, diskReserveMiB, limits, creditCents, hasBucket };
-  const base = { ...storage, ...own, ...network, objects, rules, clock, metrics, log };
+  const metrics = new ServiceMetrics({ ...network, version: config.version, log });
+  const settings = { ...chooseSandboxSettings(config), limits };
+  const base = { ...storage, ...settings, ...network, objects, rules, clock, metrics, log };
   const live = await startSandboxes(base, stack);
   await live.fleet.start();
   const gate = new Gate(storage.assertUsable);
   let address = '';
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
-  const { runnerOf, limitsOf } = live;
-  const exposed = openPorts(config, { ...storage, runnerOf, ownAddress: () => new URL(address) }, stack);
+  const exposed = openPorts(config, { ...storage, ...live, ownAddress: () => new URL(address) }, stack);
   if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...access });
   const idempotency = new Idempotency(db, ownership.id, log);
   const purged = [idempotency, exposed.previews, access.accounts.sessions, access.usedTickets];
   const shared = [...purged, ...live.purged, ...storage.purged];
   purgeHourly({ ...storage, shared, own: [live.buildKeeper], log }, stack);
-  const common = { db, organizationAudit, rules, runners, idempotency, metrics, limits, ...sites };
+  const common = { ...network, db, organizationAudit, rules, idempotency, metrics, limits, ...sites };
   const parts = {
     ...access,
     ...live,
@@ -119,12 +115,11 @@ export async function startControl(
     ...common,
     events,
     webhooks,
-    requestForwarder: network.requestForwarder,
     secretDigest: new SecretDigest(storage.masterKey),
     outputBudget: new OutputBudget(limits.execOutputTotalBytes),
     ...chooseHttpSettings(config),
-    exposure: { tls, hstsSeconds, trustedProxies, corsOrigins },
-    ...buildHealth({ gate, databaseHealth, runners }),
+    exposure: chooseExposure(config, tls),
+    ...buildHealth({ ...network, gate, databaseHealth }),
   };
   const server = await buildServer(parts, log);
   closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
@@ -145,6 +140,17 @@ export async function startControl(
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function chooseSandboxSettings({ region, dataDir, diskReserveMiB, creditCents, objectStore }: ControlConfig) {
+  return { region, dataDir, diskReserveMiB, creditCents, hasBucket: objectStore?.kind === 's3' };
+}
+
+function chooseExposure(
+  { hstsSeconds, trustedProxies, corsOrigins }: ControlConfig,
+  tls: TlsPair | undefined,
+): Exposure {
+  return { tls, hstsSeconds, trustedProxies, corsOrigins };
 }
 
 function chooseHttpSettings({ version, region, metricsToken, continuesTraces = false }: ControlConfig) {

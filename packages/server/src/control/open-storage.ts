@@ -34,7 +34,8 @@ export interface Storage {
   /** Throws while another control may be about to write the same records. */
   assertUsable: () => void;
   nodeId: string;
-  controls: ControlCount;
+  /** How many controls are alive. */
+  controls: Pick<ControlCount, 'now'>;
   databaseHealth: DatabaseHealth;
   secrets: SecretBox;
   organizationAudit: OrganizationAudit;
@@ -65,7 +66,7 @@ export async function openStorage(
   const onPool = (opened: PoolCounts): void => void (pool = opened);
   const opened = openDatabase(connection, log, { assertUsable, guard, onPool });
   const db = stack.adopt(opened, (open) => open.destroy());
-  const controls = stack.use(await ControlCount.open({ db, log }));
+  const controls = isShared ? stack.use(await ControlCount.open({ db, log })) : { now: 1 };
   const databaseHealth = new DatabaseHealth({ connection, guard, log });
   const secrets = new SecretBox(masterKey, older);
   const organizationAudit = new OrganizationAudit(secrets);

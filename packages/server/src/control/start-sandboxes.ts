@@ -46,7 +46,6 @@ import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.
 import type { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
 import type { RunnerCommands } from './placement/runner-commands.ts';
-import type { OwnedRunner } from './runners/owned-runner.ts';
 import type { Runners } from './runners/runners.ts';
 import { FleetImages } from './images/fleet-images.ts';
 import type { RunnerClaims } from './ownership/runner-claims.ts';
@@ -59,13 +58,11 @@ import { Environments } from './sandbox/environment/environments.ts';
 import { LiveDrivers } from './sandbox/live/live-drivers.ts';
 import { openFleet } from './open-fleet.ts';
 import type { RunnerFleetParts } from './sandbox/runner-fleet.ts';
-import { RunnerLink, type RunnerLinkParts } from './sandbox/runner-link.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
 import { Sandboxes } from './sandbox/sandboxes.ts';
 import type { SecretBox } from './secrets/secret-box.ts';
-import { CaptureKeeper, type CaptureKeeperParts } from './snapshots/capture-keeper.ts';
+import type { CaptureKeeperParts } from './snapshots/capture-keeper.ts';
 import { CaptureObjectStore } from './snapshots/capture-object-store.ts';
-import { CaptureStorage } from './snapshots/capture-storage.ts';
 import { SnapshotStore } from './snapshots/snapshot-store.ts';
 import { Snapshots } from './snapshots/snapshots.ts';
 
@@ -102,7 +99,7 @@ export interface SandboxesBase {
 
 /** Adopts the live sandboxes of the runner of this machine, and builds the links with the runners, which are not started yet. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
-  const { db, runners, secrets, region, limits, creditCents, clock, metrics, log } = base;
+  const { db, organizationAudit, runners, secrets, region, limits, creditCents, clock, metrics, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
   await ownLimits.start();
   const limitsOf = ownLimits.of;
@@ -110,7 +107,6 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const store = new SandboxStore(db);
   const registries = openRegistries(base);
   const imageUses = new ImageUses(db, log);
-  const { organizationAudit } = base;
   const fleetImages = new FleetImages(runners);
   const builtImages = new BuiltImages({ db, audit: organizationAudit, fleet: fleetImages, clock, log });
   const family = new FamilyStore(db);

@@ -6,7 +6,6 @@
  *     revoked, or joined again ─► link closed; if revoked, its sandboxes are lost
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { RunnerIdentity } from '../../lib/protocol/runner-protocol.ts';
 import type { JoinedRunner, RunnerClaims } from '../ownership/runner-claims.ts';
@@ -19,6 +18,8 @@ import { drainRunner } from './drain-runner.ts';
 import type { LinkKind, RunnerLink } from './runner-link.ts';
 
 const LOOK_EVERY_MS = 1_000;
+/** Of a control that is alone with the runner of its machine: it only notes whether the operator has cordoned it. */
+const REST_MS = 5_000;
 
 export interface OpenedClient extends Disposable {
   client: RunnerClient;
@@ -92,7 +93,8 @@ export class RunnerFleet implements AsyncDisposable {
   async #keep(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      await delay(LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
+      const isAlone = this.#parts.connect === undefined && this.#isLocalTaken;
+      await delay(isAlone ? REST_MS : LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
       if (signal.aborted) return;
       try {
         await this.open();
@@ -165,10 +167,7 @@ export class RunnerFleet implements AsyncDisposable {
     await beforeLoad();
     await drivers.load(id);
     const link = openLink(runner, member.joined === undefined ? 'local' : 'joined');
-    link.replaced.then(
-      (next) => this.#replaced.resolve(replacedBy(next)),
-      () => undefined,
-    );
+    if (member.joined === undefined) this.#replaced.resolve(link.replaced);
     this.#members.set(id, { ...member, link, storage: openStorage?.(runner) });
     log.info({ runner_id: id }, 'this control has the runner');
     // One runner that does not answer must not keep the others waiting.
@@ -188,11 +187,4 @@ export class RunnerFleet implements AsyncDisposable {
 
 function isSame(one: JoinedRunner, other: JoinedRunner | undefined): boolean {
   return one.address === other?.address && one.fingerprint === other.fingerprint;
-}
-
-function replacedBy(id: string): AppError {
-  return new AppError(
-    'unavailable',
-    `the runner of this machine was replaced by ${id}: control starts again`,
-  );
 }

@@ -54,7 +54,7 @@ export interface RunnerLinkParts {
 export class RunnerLink implements AsyncDisposable {
   readonly #parts: RunnerLinkParts;
   readonly #stop = new AbortController();
-  readonly #replaced = Promise.withResolvers<string>();
+  readonly #replaced = Promise.withResolvers<Error>();
   #hasBeenLost = false;
   /** When the connection was lost, by the monotonic clock. Undefined while there is one, and once the VMs count as lost. */
   #lostAt: number | undefined = performance.now();
@@ -77,8 +77,8 @@ export class RunnerLink implements AsyncDisposable {
     await promise;
   }
 
-  /** Resolves with the id of another runner that answers in its place. */
-  get replaced(): Promise<string> {
+  /** Resolves when another runner answers in its place: only a new start of control adopts the sandboxes. */
+  get replaced(): Promise<Error> {
     return this.#replaced.promise;
   }
 
@@ -247,8 +247,9 @@ export class RunnerLink implements AsyncDisposable {
   #requireSame(id: string): void {
     const { runner } = this.#parts;
     if (id === runner.id) return;
-    this.#replaced.resolve(id);
-    throw new AppError('unavailable', `the runner ${id} answers in the place of ${runner.id}`);
+    const error = new AppError('unavailable', `the runner ${id} answers in the place of ${runner.id}`);
+    this.#replaced.resolve(error);
+    throw error;
   }
 
   /**

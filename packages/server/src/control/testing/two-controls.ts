@@ -36,7 +36,7 @@ export class TwoControls implements AsyncDisposable {
   }
 }
 
-export async function startShared(harness: ControlHarness): Promise<void> {
+async function startShared(harness: ControlHarness): Promise<void> {
   await harness.runner.start();
   await harness.startControl(INTERNAL);
   await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);

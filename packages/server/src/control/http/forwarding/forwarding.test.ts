@@ -94,7 +94,9 @@ test('a port of a sandbox of the other control is reached, WebSockets and traile
     response.end();
   });
   const sockets = new WebSocketServer({ server: service });
-  sockets.once('connection', (socket) => socket.on('message', (data) => socket.send(`echo ${String(data)}`)));
+  sockets.once('connection', (socket) =>
+    socket.on('message', (data: Buffer) => socket.send(`echo ${data.toString()}`)),
+  );
   service.listen(0, '127.0.0.1');
   await once(service, 'listening');
   both.other.runner.ports.set(PORT, (service.address() as AddressInfo).port);
