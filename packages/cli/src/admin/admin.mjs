@@ -14,6 +14,8 @@ const USAGE = `usage: coppice admin doctor [--json]
        coppice admin runner token [--minutes <number>] [--runner <id>]
        coppice admin runner join https://<control:port> --token <token | -> [--address <host:port>]
        coppice admin runner list [--json]
+       coppice admin runner cordon | uncordon <id>
+       coppice admin runner drain <id> [--minutes <number>]
        coppice admin runner revoke <id>
 
 These commands run on the server, from the checkout or the installation of the service.
@@ -29,8 +31,9 @@ These commands run on the server, from the checkout or the installation of the s
            keep running; if it was interrupted, run it again to finish
   organization  lists organizations with their cost, grants them credit (a negative amount withdraws credit), and
            sets limits for one organization; the service may run
-  runner   on the machine of a control: makes a token with which one runner may join, lists runners, and revokes
-           one for good. On the machine of the new runner, whose service must not run: joins
+  runner   on the machine of a control: makes a token with which one runner may join, lists runners, keeps
+           new sandboxes away from one (cordon), empties it (drain), and revokes one for good. On the machine of the
+           new runner, whose service must not run: joins
 `;
 
 /**

@@ -60,6 +60,14 @@ test('operators make a token, join a runner with it, list and revoke it, alongsi
     stderr: /to join anew, revoke it there/u,
   });
 
+  assert.match(await run('cordon', id), /gets no new sandboxes/u);
+  assert.equal((await list())[1]?.state, 'cordoned');
+  assert.match(await run('drain', id, '--minutes', '1'), /has no VM any more/u);
+  assert.match(await run('uncordon', id), /gets new sandboxes again/u);
+  assert.equal((await list())[1]?.state, 'joined');
+  await assert.rejects(run('drain', 'runner-0'), { stderr: /there is no runner "runner-0"/u });
+  await assert.rejects(run('cordon'), { stderr: /name one runner/u });
+
   assert.match(await run('revoke', id), /is revoked for good/u);
   assert.equal((await list())[1]?.state, 'revoked');
   for (const [args, told] of [
@@ -72,7 +80,7 @@ test('operators make a token, join a runner with it, list and revoke it, alongsi
     [['join', url], /--token is missing/u],
     [['join', url, '--token', token.slice(0, -1)], /--token: is malformed or incomplete/u],
     [['join', url, '--token', token, '--address', 'x'], /--address: "x" is not host:port/u],
-    [['other'], /expected join, token, list or revoke/u],
+    [['other'], /expected join, token, list, cordon, uncordon, drain or revoke/u],
   ] as const)
     await assert.rejects(run(...args), { stderr: told }, args.join(' '));
 });

@@ -1,6 +1,7 @@
 /** `coppice admin runner`, on the server itself. packages/cli starts it in the Node.js of the service. */
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { runCommand, UsageError } from './command-line.ts';
 import { ConfigError, loadConfig, type Config } from '../config/config.ts';
@@ -8,6 +9,12 @@ import { ensureAuthority } from '../control/authority/authority.ts';
 import { makeToken } from '../control/authority/join-tokens.ts';
 import { listRunners, revokeRunner, type ListedRunner } from '../control/authority/joined-runners.ts';
 import { openDatabase, type Database } from '../control/db/database.ts';
+import {
+  beginDrain,
+  cordonRunner,
+  listAtRunner,
+  uncordonRunner,
+} from '../control/ownership/closed-runners.ts';
 import { reachDatabase } from '../control/db/reach-database.ts';
 import { assertUpToDate } from '../control/schema/migrate.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from '../control/secrets/master-key.ts';
@@ -27,8 +34,11 @@ import { becomeServiceAccount } from '../service-account.ts';
 
 const MINUTE_MS = 60_000;
 const DEFAULT_MINUTES = 60;
+const DEFAULT_DRAIN_MINUTES = 10;
+const LOOK_EVERY_MS = 1_000;
+const MAX_SHOWN = 20;
 const MAX_MINUTES = 7 * 24 * 60;
-const HEADS = ['ID', 'STATE', 'ADDRESS', 'OWNER', 'EPOCH', 'REGION', 'JOINED'];
+const HEADS = ['ID', 'STATE', 'ADDRESS', 'OWNER', 'EPOCH', 'REGION', 'VMS', 'JOINED'];
 
 /** Runs with the database of control, whether or not the service runs. */
 async function withDatabase(work: (db: Database, config: Config) => Promise<string>): Promise<string> {
@@ -47,9 +57,7 @@ async function token(args: string[]): Promise<string> {
     args,
     options: { runner: { type: 'string' }, minutes: { type: 'string', default: String(DEFAULT_MINUTES) } },
   });
-  const minutes = /^\d{1,5}$/u.test(values.minutes) ? Number(values.minutes) : 0;
-  if (minutes < 1 || minutes > MAX_MINUTES)
-    throw new UsageError(`--minutes: "${values.minutes}" is not a whole number from 1 to ${MAX_MINUTES}`);
+  const minutes = readMinutes(values.minutes);
   return withDatabase(async (db, { control }) => {
     const { current, older } = openMasterKeys(join(control.dataDir, MASTER_KEY_NAME));
     const authority = await ensureAuthority(db, new SecretBox(current, older));
@@ -79,13 +87,64 @@ async function list(args: string[]): Promise<string> {
 
 async function revoke(args: string[]): Promise<string> {
   const { positionals } = parseArgs({ args, options: {}, allowPositionals: true });
-  const [id] = positionals;
-  if (id === undefined || positionals.length > 1)
-    throw new UsageError('name one runner: coppice admin runner revoke runner-…');
+  const id = readRunner('revoke', positionals);
   return withDatabase(async (db) => {
     await revokeRunner(db, id);
     return `${id} is revoked for good: no control connects to it. Stop its service, and delete its data directory to use the machine again.`;
   });
+}
+
+async function cordon(args: string[]): Promise<string> {
+  const id = readRunner('cordon', args);
+  return withDatabase(async (db) => {
+    await cordonRunner(db, id);
+    return `${id} gets no new sandboxes; those that it has continue. coppice admin runner uncordon ends it.`;
+  });
+}
+
+async function uncordon(args: string[]): Promise<string> {
+  const id = readRunner('uncordon', args);
+  return withDatabase(async (db) => {
+    await uncordonRunner(db, id);
+    return `${id} gets new sandboxes again.`;
+  });
+}
+
+/** Waits until the runner has no VM, or for the given time. Exits with 1 if VMs are left. */
+async function drain(args: string[]): Promise<string> {
+  const { values, positionals } = parseArgs({
+    args,
+    options: { minutes: { type: 'string', default: String(DEFAULT_DRAIN_MINUTES) } },
+    allowPositionals: true,
+  });
+  const id = readRunner('drain', positionals);
+  const waitMs = readMinutes(values.minutes) * MINUTE_MS;
+  return withDatabase(async (db) => {
+    await beginDrain(db, id, waitMs);
+    const end = performance.now() + waitMs;
+    let left = await listAtRunner(db, id);
+    while (left.length > 0 && performance.now() < end) {
+      await delay(Math.min(LOOK_EVERY_MS, Math.max(0, end - performance.now())));
+      left = await listAtRunner(db, id);
+    }
+    if (left.length === 0) return `${id} has no VM any more, and gets no new ones.`;
+    process.exitCode = 1;
+    const shown = left.slice(0, MAX_SHOWN).join(', ');
+    return `${id} still has ${left.length} sandboxes that do not hibernate by themselves: ${shown}${left.length > MAX_SHOWN ? ', …' : ''}. Destroy or hibernate them, or wait for their ends.`;
+  });
+}
+
+function readRunner(verb: string, args: readonly string[]): string {
+  const [id] = args;
+  if (id === undefined || args.length > 1)
+    throw new UsageError(`name one runner: coppice admin runner ${verb} runner-…`);
+  return id;
+}
+
+function readMinutes(text: string): number {
+  const minutes = /^\d{1,5}$/u.test(text) ? Number(text) : 0;
+  if (minutes >= 1 && minutes <= MAX_MINUTES) return minutes;
+  throw new UsageError(`--minutes: "${text}" is not a whole number from 1 to ${MAX_MINUTES}`);
 }
 
 async function joinOne(args: string[]): Promise<string> {
@@ -144,8 +203,9 @@ function readAddress(given: string): HostAndPort {
   throw new UsageError(`--address: "${given}" is not host:port, such as 10.0.0.5:9443`);
 }
 
-function stateOf({ revokedAt, address }: ListedRunner): string {
+function stateOf({ revokedAt, cordonedAt, address }: ListedRunner): string {
   if (revokedAt !== null) return 'revoked';
+  if (cordonedAt !== null) return 'cordoned';
   return address === null ? 'local' : 'joined';
 }
 
@@ -159,6 +219,7 @@ function toJson(runner: ListedRunner): object {
     address,
     owner,
     epoch,
+    vms: runner.vms,
     joined_at: shown(joinedAt),
     revoked_at: shown(revokedAt),
   };
@@ -172,6 +233,7 @@ function formatTable(runners: readonly ListedRunner[]): string {
     runner.owner ?? '-',
     String(runner.epoch),
     runner.region,
+    String(runner.vms),
     runner.joinedAt === null ? '-' : new Date(runner.joinedAt).toISOString(),
   ]);
   const widths = HEADS.map((head, column) =>
@@ -189,9 +251,11 @@ function formatTable(runners: readonly ListedRunner[]): string {
 
 async function main(): Promise<void> {
   const [verb, ...args] = process.argv.slice(2);
-  const run = { join: joinOne, token, list, revoke }[verb ?? ''];
+  const run = { join: joinOne, token, list, revoke, cordon, uncordon, drain }[verb ?? ''];
   if (run === undefined)
-    throw new UsageError(`unknown command "${verb ?? ''}": expected join, token, list or revoke`);
+    throw new UsageError(
+      `unknown command "${verb ?? ''}": expected join, token, list, cordon, uncordon, drain or revoke`,
+    );
   process.stdout.write(`${await run(args)}\n`);
 }
 

@@ -30,6 +30,10 @@ export interface ListedRunner {
   /** Unix milliseconds. */
   joinedAt: number | null;
   revokedAt: number | null;
+  /** Since then it gets no new sandboxes. */
+  cordonedAt: number | null;
+  /** Its sandboxes that are creating or running, according to SQL. */
+  vms: number;
 }
 
 /** Throws unless a token of this kind may admit the runner. The statement of {@link admitRunner} decides. */
@@ -103,11 +107,16 @@ export async function admitRunner(
   });
 }
 
+const VMS = sql<number>`(
+  SELECT count(*) FROM sandboxes
+  WHERE runner_id = runners.id AND status IN ('creating', 'running'))`;
+
 /** Lists the runners, the earliest to join first. */
 export async function listRunners(db: Database): Promise<ListedRunner[]> {
   return db
     .selectFrom('runners')
     .select(['id', 'region', 'owner', 'epoch', 'address', 'joined_at as joinedAt', 'revoked_at as revokedAt'])
+    .select(['cordoned_at as cordonedAt', VMS.as('vms')])
     .orderBy(sql`joined_at NULLS FIRST`)
     .orderBy('id')
     .execute();
