@@ -94,6 +94,7 @@ const GROUPS: readonly Group[] = [
       'docs/guides/traces.md',
       'docs/guides/backup.md',
       'docs/guides/object-store.md',
+      'docs/guides/several-machines.md',
       'docs/guides/tls-and-proxies.md',
     ],
   },

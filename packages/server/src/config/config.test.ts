@@ -57,6 +57,8 @@ test('without any setting the service listens on loopback only', () => {
 test('an invalid setting is refused, and the error names it', () => {
   const refused: [string, string][] = [
     ['COPPICE_LISTEN', 'everywhere'],
+    ['COPPICE_INTERNAL_LISTEN', 'everywhere'],
+    ['COPPICE_INTERNAL_ADDRESS', '10.0.0.1'],
     ['COPPICE_LISTEN', '127.0.0.1:99999'],
     ['COPPICE_REGION', 'US!'],
     ['COPPICE_REGIONS', 'https://eu.api.example.com'],

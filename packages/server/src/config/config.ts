@@ -70,9 +70,7 @@ export function loadConfig(environment: NodeJS.ProcessEnv = process.env): Config
       ...exposure,
       version: server.version,
       listen: settings.COPPICE_LISTEN,
-      ...(settings.COPPICE_INTERNAL_LISTEN === undefined
-        ? {}
-        : { internalListen: settings.COPPICE_INTERNAL_LISTEN }),
+      ...readInternal(settings),
       region: settings.COPPICE_REGION,
       regionAddresses: settings.COPPICE_REGIONS,
       dataDir: join(dataDir, 'control'),
@@ -222,6 +220,18 @@ function assertBootstrapKey({ COPPICE_BOOTSTRAP_KEY: key, COPPICE_REGION: region
 
 /** A Unix socket path has at most 107 bytes, and the path of a VM's socket is `<run dir>/v/<23 characters>/data`. */
 const MAX_RUN_DIR_BYTES = 70;
+
+/** Throws if other controls could not know where this one listens for them. */
+function readInternal(settings: Settings): Pick<Config['control'], 'internalListen' | 'internalAddress'> {
+  const { COPPICE_INTERNAL_LISTEN: internalListen, COPPICE_INTERNAL_ADDRESS: internalAddress } = settings;
+  if (internalListen === undefined) return {};
+  if (internalAddress !== undefined) return { internalListen, internalAddress };
+  if (internalListen.host !== '0.0.0.0' && internalListen.host !== '::') return { internalListen };
+  throw new ConfigError(
+    'COPPICE_INTERNAL_ADDRESS is not set: with COPPICE_INTERNAL_LISTEN on all addresses, name the host:port at which other ' +
+      'controls reach this one, such as 10.0.0.1:9444',
+  );
+}
 
 function assertShort(runDir: string): void {
   if (Buffer.byteLength(runDir) <= MAX_RUN_DIR_BYTES) return;

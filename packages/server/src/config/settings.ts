@@ -47,6 +47,8 @@ const Listen = z.string().transform((text, context) => {
   return { host, port };
 });
 
+const INTERNAL_ADDRESS = /^(?:[\w.-]+|\[[0-9a-fA-F:]+\]):\d{1,5}$/u;
+
 /** Every variable that the service reads, with its default. */
 export const Settings = z.object({
   COPPICE_DATA_DIR: z.string().optional(),
@@ -55,6 +57,10 @@ export const Settings = z.object({
   COPPICE_LISTEN: Listen.prefault('127.0.0.1:8080'),
   ...EXPOSURE_SETTINGS,
   COPPICE_INTERNAL_LISTEN: Listen.optional(),
+  COPPICE_INTERNAL_ADDRESS: z
+    .string()
+    .regex(INTERNAL_ADDRESS, 'must be host:port, such as 10.0.0.1:9444, with an IPv6 address in brackets')
+    .optional(),
   COPPICE_RUNNER_LISTEN: Listen.optional(),
   ...REGION_SETTINGS,
   COPPICE_BOOTSTRAP_KEY: z.string().optional(),

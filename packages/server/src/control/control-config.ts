@@ -110,7 +110,7 @@ export interface ControlConfig {
   listen: { host: string; port: number };
   /** Where runners join and other controls forward requests; without it nothing listens for them. */
   internalListen?: { host: string; port: number };
-  /** `host` or `host:port` at which other controls reach it; default: that of `internalListen`. */
+  /** `host:port` at which other controls reach it; default: that of `internalListen`. */
   internalAddress?: string;
   /** `max-age` of Strict-Transport-Security under TLS; 0 sends none. */
   hstsSeconds: number;

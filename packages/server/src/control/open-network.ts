@@ -1,6 +1,6 @@
 /** Opens what connects a control with its runners and with other controls. */
-import { isIP } from 'node:net';
 import type { Logger } from 'pino';
+import { formatAddress } from '../lib/protocol/join-protocol.ts';
 import type { ControlConfig } from './control-config.ts';
 import type { Database } from './db/database.ts';
 import type { App } from './http/app.ts';
@@ -72,11 +72,6 @@ export async function listenInternally(
       upgrade: (request, socket, head) => void app.server.emit('upgrade', request, socket, head),
     }),
   );
-  return () => ownership.publish(formatInternalAddress(internalAddress ?? listen.host, listener.port));
-}
-
-/** Adds the port, unless it is there. An IPv6 address gets brackets. */
-function formatInternalAddress(host: string, port: number): string {
-  if (isIP(host) === 6) return `[${host}]:${port}`;
-  return /:\d+$/u.test(host) ? host : `${host}:${port}`;
+  return () =>
+    ownership.publish(internalAddress ?? formatAddress({ host: listen.host, port: listener.port }));
 }

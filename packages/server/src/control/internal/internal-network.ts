@@ -9,7 +9,8 @@ import { joinRunner } from '../authority/join-runner.ts';
 import type { Database } from '../db/database.ts';
 import type { JoinedRunner } from '../ownership/runner-claims.ts';
 import type { Owner } from '../ownership/owners.ts';
-import { splitAddress } from '../placement/runner-address.ts';
+import { invariant } from '../../lib/invariant.ts';
+import { parseAddress } from '../../lib/protocol/join-protocol.ts';
 import { RunnerClient } from '../placement/runner-client.ts';
 import { RunnerConnection } from '../placement/runner-connection.ts';
 import type { OpenedClient } from '../sandbox/runner-fleet.ts';
@@ -43,7 +44,9 @@ export class InternalNetwork {
   /** Opens a client for a runner of another machine. It connects only to a peer with the key of that runner. */
   connect({ address, fingerprint }: JoinedRunner): OpenedClient {
     const credentials = () => this.#identity.credentials;
-    const to = { kind: 'network', ...splitAddress(address), fingerprint, credentials } as const;
+    const place = parseAddress(address);
+    invariant(place, 'a runner joins with host:port');
+    const to = { kind: 'network', ...place, fingerprint, credentials } as const;
     const connection = new RunnerConnection(to, this.#parts.log);
     return { client: new RunnerClient(connection), [Symbol.dispose]: () => connection[Symbol.dispose]() };
   }

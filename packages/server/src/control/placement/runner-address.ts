@@ -16,12 +16,6 @@ interface NetworkAddress {
   pingEveryMs?: number;
 }
 
-/** Splits `host:port`; an IPv6 address is in brackets. */
-export function splitAddress(address: string): { host: string; port: number } {
-  const colon = address.lastIndexOf(':');
-  return { host: address.slice(0, colon).replace(/^\[|\]$/gu, ''), port: Number(address.slice(colon + 1)) };
-}
-
 export type RunnerAddress = { kind: 'socket'; path: string } | NetworkAddress;
 
 /** The peer is not the runner that joined with this address. */

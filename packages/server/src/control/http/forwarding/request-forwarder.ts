@@ -13,7 +13,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { Owner } from '../../ownership/owners.ts';
-import { splitAddress } from '../../placement/runner-address.ts';
+import { parseAddress } from '../../../lib/protocol/join-protocol.ts';
+import { invariant } from '../../../lib/invariant.ts';
 import { passAnswer, passUpgrade, type Asked } from '../../ports/pass-answer.ts';
 import { toExchange } from '../access/proxied-route.ts';
 import { bodyTextOf } from '../requests/json-body.ts';
@@ -86,11 +87,11 @@ export class RequestForwarder implements Disposable {
   }
 
   #send(owner: Owner, request: FastifyRequest, text: string | undefined): ClientRequest {
-    const { host, port } = splitAddress(owner.address);
+    const place = parseAddress(owner.address);
+    invariant(place, 'a control publishes its address as host:port');
     const { raw } = request;
     const upstream = sendRequest({
-      host,
-      port,
+      ...place,
       agent: raw.headers.upgrade === undefined ? this.#agent : false,
       ...this.#parts.tlsTo(owner),
       method: raw.method,
