@@ -22,7 +22,7 @@ import { RunnerClaims } from '../control/ownership/runner-claims.ts';
 import { RunnerConnection } from '../control/placement/runner-connection.ts';
 import { RunnerClient } from '../control/placement/runner-client.ts';
 import { waitFor } from '../control/testing/control-harness.ts';
-import { spawnControl } from '../control/testing/spawn-control.ts';
+import { spawnControl } from '../control/testing/controls/spawn-control.ts';
 import { JoinedInstallation, type JoinChange, type JoiningRunner } from './testing/joining-runner.ts';
 import { findFreePort } from '../control/testing/free-port.ts';
 import { ControlIdentity } from '../control/authority/control-identity.ts';

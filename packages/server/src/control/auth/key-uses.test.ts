@@ -3,7 +3,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { generateApiKey } from '@coppice/contract';
 import pino from 'pino';
-import { startTwoLeases, type TwoLeases } from '../testing/two-leases.ts';
+import { startTwoLeases, type TwoLeases } from '../testing/controls/two-leases.ts';
 import { ensureApiKey } from './api-key-store.ts';
 import { KeyUses } from './key-uses.ts';
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import pino from 'pino';
 import { insertSandbox } from '../testing/sandbox-row.ts';
-import { startTwoLeases, type TwoLeases } from '../testing/two-leases.ts';
+import { startTwoLeases, type TwoLeases } from '../testing/controls/two-leases.ts';
 import { SYSTEM_CLOCK } from '../time/clock.ts';
 import { waitFor } from '../testing/control-harness.ts';
 import { BudgetKeeper } from './budgets/budget-keeper.ts';

@@ -10,7 +10,7 @@ import { startControl, type Control } from '../control.ts';
 import { MASTER_KEY_NAME } from '../secrets/master-key.ts';
 import { API_KEY, prepareOn, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 import { MASTER_KEY } from '../testing/migrations/migration-names.ts';
-import { spawnControl } from '../testing/spawn-control.ts';
+import { spawnControl } from '../testing/controls/spawn-control.ts';
 import { makeDatabase } from '../testing/test-postgres.ts';
 import { verifyLog } from '../testing/verify-log.ts';
 

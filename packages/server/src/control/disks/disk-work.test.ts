@@ -6,7 +6,7 @@ import { newId } from '../../lib/new-id.ts';
 import type { RunnerDisks } from '../placement/runner-disks.ts';
 import { waitFor } from '../testing/control-harness.ts';
 import { insertSandbox } from '../testing/sandbox-row.ts';
-import { startTwoLeases, type TwoLeases } from '../testing/two-leases.ts';
+import { startTwoLeases, type TwoLeases } from '../testing/controls/two-leases.ts';
 import { Detachments } from './detachments.ts';
 import { newDiskId } from './disk-ids.ts';
 import { DiskSnapshotStore } from './disk-snapshot-store.ts';

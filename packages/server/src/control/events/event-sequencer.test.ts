@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import pino from 'pino';
 import type { Leadership } from '../ownership/leadership.ts';
 import { waitFor } from '../testing/control-harness.ts';
-import { startTwoLeases, type TwoLeases } from '../testing/two-leases.ts';
+import { startTwoLeases, type TwoLeases } from '../testing/controls/two-leases.ts';
 import { EventSequencer } from './event-sequencer.ts';
 import { EventStore } from './event-store.ts';
 

@@ -9,7 +9,7 @@ import { startDashboardHarness } from '../testing/dashboard-harness.ts';
 import { insertHibernated } from '../testing/many-hibernated.ts';
 import { AccountClient, PASSWORD } from '../testing/requests/account-client.ts';
 import type { SiteHarness } from '../testing/site-harness.ts';
-import { spawnControl, type SpawnedControl } from '../testing/spawn-control.ts';
+import { spawnControl, type SpawnedControl } from '../testing/controls/spawn-control.ts';
 import { openWatched, type WatchedPage } from '../testing/watched-page.ts';
 
 const COUNT = 10_000;

@@ -11,7 +11,7 @@ import {
   type Answer,
   type ControlHarness,
 } from '../testing/control-harness.ts';
-import { spawnControl } from '../testing/spawn-control.ts';
+import { spawnControl } from '../testing/controls/spawn-control.ts';
 import { verifyLog } from '../testing/verify-log.ts';
 
 let harness: ControlHarness;

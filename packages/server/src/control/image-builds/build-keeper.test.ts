@@ -11,7 +11,7 @@ import { newSandboxId } from '../sandbox/record/ids.ts';
 import { SecretBox } from '../secrets/secret-box.ts';
 import { waitFor } from '../testing/control-harness.ts';
 import { insertSandbox } from '../testing/sandbox-row.ts';
-import { startTwoLeases, type TwoLeases } from '../testing/two-leases.ts';
+import { startTwoLeases, type TwoLeases } from '../testing/controls/two-leases.ts';
 import { BuildKeeper } from './build-keeper.ts';
 import type { BuildSandboxes } from './build-sandboxes.ts';
 import { BuildStore } from './build-store.ts';

@@ -1,4 +1,4 @@
-/** What a control shows of itself to runners of other machines and to other controls, and how it connects to them. */
+/** Connects a control with runners of other machines and with other controls, and listens for them. */
 import { X509Certificate } from 'node:crypto';
 import type { PeerCertificate } from 'node:tls';
 import type { Logger } from 'pino';

@@ -25,7 +25,7 @@ export interface RunnerTable {
   owner: string | null;
   /** Counts its owners. A runner refuses requests of earlier ones. */
   epoch: Generated<number>;
-  /** What VMs may still take, as its owner last heard. */
+  /** The memory that VMs may still take, as its owner last heard; the same for vCPUs. */
   mem_free_mib: Generated<number>;
   vcpus_free: Generated<number>;
   /** Since then it gets no new VMs. */

@@ -1,6 +1,6 @@
 import { AppError } from '@coppice/contract';
 
-/** What a request needs is at a runner of another control, which can answer it: see ../http/forwarding. */
+/** A request needs a runner of another control, which can answer it: see ../http/forwarding. */
 export class ElsewhereError extends AppError {
   readonly runnerId: string;
   /** Why it cannot be done here, if that may change; answered to a request that was forwarded already. */

@@ -35,7 +35,7 @@ export class OwnedRunner {
     throw new AppError('unavailable', `the runner ${this.id} has not been connected yet`);
   }
 
-  /** What VMs may still take, as last reported. */
+  /** The memory and vCPUs that VMs may still take, as last reported. */
   get free(): { memMiB: number; vcpus: number } {
     const { mem_mib: memory, vcpus } = this.status.capacity;
     return {

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
 import type { ControlLimits } from '../control-config.ts';
 import { prepareHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
-import { JoinedRunner } from '../testing/joined-runner.ts';
+import { JoinedRunner } from '../testing/controls/joined-runner.ts';
 
 const INTERNAL = { internalListen: { host: '127.0.0.1', port: 0 } };
 

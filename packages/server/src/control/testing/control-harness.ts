@@ -12,7 +12,7 @@ import { insertOrganization } from '../accounts/organizations/organization-store
 import { ensureApiKey } from '../auth/api-key-store.ts';
 import { openDatabase, type Database } from '../db/database.ts';
 import { FakeRunner } from './fakes/fake-runner.ts';
-import { spawnControl, type SpawnedControl } from './spawn-control.ts';
+import { spawnControl, type SpawnedControl } from './controls/spawn-control.ts';
 import { findPostgresBin, makeMigratedDatabase } from './test-postgres.ts';
 
 export { findPostgresBin } from './test-postgres.ts';

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import type { ControlConfig } from '../control-config.ts';
 import { prepareHarness, waitFor, type ControlHarness } from './control-harness.ts';
 import { makeOncePerRun } from './once-per-run.ts';
-import { spawnControl, type SpawnedControl } from './spawn-control.ts';
+import { spawnControl, type SpawnedControl } from './controls/spawn-control.ts';
 
 const BUILD_TIMEOUT_MS = 120_000;
 

@@ -9,7 +9,7 @@ import { DEFAULT_CONTROL_LIMITS } from '../control-config.ts';
 import type { Leadership } from '../ownership/leadership.ts';
 import { SecretBox } from '../secrets/secret-box.ts';
 import { waitFor } from '../testing/control-harness.ts';
-import { startTwoLeases, type TwoLeases } from '../testing/two-leases.ts';
+import { startTwoLeases, type TwoLeases } from '../testing/controls/two-leases.ts';
 import { DeliveryStore } from './delivery-store.ts';
 import { Receivers } from './receivers.ts';
 import { WebhookReceiver } from './testing/webhook-receiver.ts';

@@ -8,7 +8,7 @@ import { OrganizationAudit } from '../../audit/organization/organization-audit.t
 import { SecretBox } from '../../secrets/secret-box.ts';
 import { insertSandbox } from '../../testing/sandbox-row.ts';
 import { waitFor } from '../../testing/control-harness.ts';
-import { startTwoLeases, type TwoLeases } from '../../testing/two-leases.ts';
+import { startTwoLeases, type TwoLeases } from '../../testing/controls/two-leases.ts';
 import { NamedSecretStore } from './named-secret-store.ts';
 import { NamedSecrets } from './named-secrets.ts';
 import { SecretWatch } from './secret-watch.ts';

@@ -14,7 +14,7 @@ export type SocketParts = Pick<HttpParts, 'sandboxes' | 'environments' | 'audit'
 
 export type Fill = <T extends Place>(asked: T) => Promise<T & Place>;
 
-/** What a socket needs of its sandbox. */
+/** The part of a sandbox that a socket uses. */
 interface SocketGuest {
   runner: RunnerClient;
   /** Adds directory and variables of the sandbox to the request for a process. */

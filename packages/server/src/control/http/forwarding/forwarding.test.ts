@@ -9,7 +9,7 @@ import { WebSocket, WebSocketServer } from 'ws';
 import { AppError } from '@coppice/contract';
 import { API_KEY, waitFor } from '../../testing/control-harness.ts';
 import { SocketClient } from '../../testing/requests/socket-client.ts';
-import { TwoControls } from '../../testing/two-controls.ts';
+import { TwoControls } from '../../testing/controls/two-controls.ts';
 import { verifyLog } from '../../testing/verify-log.ts';
 
 const PORT = 3000;

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Added by the control that forwards a request. Of other requests nobody reads it. */
+/** The control that forwards a request adds it. In other requests it is ignored. */
 export const CLIENT_ADDRESS = 'coppice-client-address';
 
 /** Connections of other controls, which have proven what they are. */

@@ -14,7 +14,7 @@ import type { ControlLimits } from '../../control-config.ts';
 import type { DiskStep } from '../../disks/steps.ts';
 import type { RecordStep } from '../../sandbox/record/steps.ts';
 import { prepareHarness, waitFor, type ControlHarness } from '../control-harness.ts';
-import { prepareControl, type StandbyControl } from '../spawn-control.ts';
+import { prepareControl, type StandbyControl } from '../controls/spawn-control.ts';
 import { assertByTable, beginStateLog } from '../state-log.ts';
 import { readAuditSecret } from '../verify-log.ts';
 import { compareStories, findDifferences } from './agreement.ts';

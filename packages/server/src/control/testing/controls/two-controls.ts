@@ -1,10 +1,10 @@
 /** Two controls that share a database, each with a runner of its own machine. */
 import { copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { ControlLimits } from '../control-config.ts';
-import { MASTER_KEY_NAME } from '../secrets/master-key.ts';
-import { prepareOn, waitFor, type ControlHarness } from './control-harness.ts';
-import { makeMigratedDatabase } from './test-postgres.ts';
+import type { ControlLimits } from '../../control-config.ts';
+import { MASTER_KEY_NAME } from '../../secrets/master-key.ts';
+import { prepareOn, waitFor, type ControlHarness } from '../control-harness.ts';
+import { makeMigratedDatabase } from '../test-postgres.ts';
 
 const INTERNAL = { internalListen: { host: '127.0.0.1', port: 0 } };
 

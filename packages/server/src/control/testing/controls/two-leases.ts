@@ -1,12 +1,12 @@
 /** The leases of two controls on one database of their own: for tests of the parts that know of other controls. */
 import { sql } from 'kysely';
 import pino from 'pino';
-import { newId } from '../../lib/new-id.ts';
-import { insertOrganization, type Owner } from '../accounts/organizations/organization-store.ts';
-import { openDatabase, type Database } from '../db/database.ts';
-import { ControlLease } from '../ownership/control-lease.ts';
-import { DATABASE_NOW } from '../ownership/database-time.ts';
-import { makeMigratedDatabase } from './test-postgres.ts';
+import { newId } from '../../../lib/new-id.ts';
+import { insertOrganization, type Owner } from '../../accounts/organizations/organization-store.ts';
+import { openDatabase, type Database } from '../../db/database.ts';
+import { ControlLease } from '../../ownership/control-lease.ts';
+import { DATABASE_NOW } from '../../ownership/database-time.ts';
+import { makeMigratedDatabase } from '../test-postgres.ts';
 
 const LEASE_MS = 30_000;
 const log = pino({ level: 'silent' });

@@ -2,11 +2,11 @@
 import { once } from 'node:events';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import { createServer, type Server } from 'node:tls';
-import { fingerprintOf } from '../../lib/tls/control-role.ts';
-import { exportKey, issueCertificate, makeKeyPair } from '../../lib/tls/issue-certificate.ts';
-import { newId } from '../../lib/new-id.ts';
-import { FakeRunner } from './fakes/fake-runner.ts';
-import type { ControlHarness } from './control-harness.ts';
+import { fingerprintOf } from '../../../lib/tls/control-role.ts';
+import { exportKey, issueCertificate, makeKeyPair } from '../../../lib/tls/issue-certificate.ts';
+import { newId } from '../../../lib/new-id.ts';
+import { FakeRunner } from '../fakes/fake-runner.ts';
+import type { ControlHarness } from '../control-harness.ts';
 
 const DAY_MS = 86_400_000;
 
