@@ -49,8 +49,8 @@ test('operators make a token, join a runner with it, list and revoke it, alongsi
   const [local, joined] = await list();
   assert.deepEqual([local?.state, local?.address, local?.epoch], ['local', null, 1]);
   assert.deepEqual(
-    [joined?.id, joined?.state, joined?.address, joined?.owner],
-    [id, 'joined', listen.COPPICE_RUNNER_LISTEN, null],
+    [joined?.id, joined?.state, joined?.address],
+    [id, 'joined', listen.COPPICE_RUNNER_LISTEN],
   );
   assert.match(
     await run('list'),

@@ -230,7 +230,7 @@ interface EgressParts {
 }
 
 function openEgress(
-  { db, hints, ownership: { id: control }, secrets, organizationAudit, rules, log }: SandboxesBase,
+  { db, hints, connect, ownership: { id: control }, secrets, organizationAudit, rules, log }: SandboxesBase,
   { audit, find }: { audit: AuditLog; find: FindSandbox },
   stack: AsyncDisposableStack,
 ): EgressParts {
@@ -241,8 +241,11 @@ function openEgress(
   const egressKeeper = new EgressKeeper(log);
   const tell = (ids: readonly string[]): Promise<void> => egressKeeper.tellAtOnce(ids, find);
   const namedSecrets = new NamedSecrets({ db, audit: organizationAudit, store, secrets, tell, control });
-  const watch = stack.use(new SecretWatch({ store, control, tell, log }));
-  stack.use(hints.on('secrets', () => watch.wake()));
+  // A control that is alone has stored every value itself, and sends all of them after a start.
+  if (connect !== undefined) {
+    const watch = stack.use(new SecretWatch({ store, control, tell, log }));
+    stack.use(hints.on('secrets', () => watch.wake()));
+  }
   return { grants, notes, egressKeeper, named: { namedSecrets, secretValues } };
 }
 

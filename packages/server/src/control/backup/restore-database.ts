@@ -31,6 +31,8 @@ export async function restoreDatabase(
     const tables = await listTables(transaction);
     const rows = await insertAll(transaction, tables, { [Symbol.asyncIterator]: () => reader });
     for (const table of tables) await advanceSequences(transaction, table);
+    // PostgreSQL alters no table with rows whose foreign keys it has yet to check.
+    await sql`SET CONSTRAINTS ALL IMMEDIATE`.execute(transaction);
     await runMigrations(transaction, { log });
     await skipIds(transaction, Date.now());
     return { head, rows };

@@ -88,7 +88,8 @@ export async function insertSandbox(
   db: Database,
   change: Partial<SandboxRow> & Pick<SandboxRow, 'id' | 'organization_id' | 'team_id'>,
 ): Promise<void> {
-  const { has_env: _, ...row } = buildSandboxRow(change);
+  const { has_env: _, ...shown } = buildSandboxRow(change);
+  const row = { ...shown, is_in_use: false };
   await sql`
     INSERT INTO sandboxes SELECT (jsonb_populate_record(null::sandboxes, ${JSON.stringify(row)}::jsonb)).*`.execute(
     db,

@@ -3,7 +3,6 @@
  * delivered twice or not at all, whichever process dies.
  */
 import { newId } from '../../lib/new-id.ts';
-import { hintChange } from '../db/change-hints.ts';
 import type { Database } from '../db/database.ts';
 import { buildEventRecord } from '../events/event-record.ts';
 import type { EventSubscriber } from '../events/event-sequencer.ts';
@@ -110,6 +109,5 @@ export class DeliveryFanOut implements EventSubscriber {
       })),
     );
     this.#hasDeliveries = true;
-    await hintChange(transaction, 'deliveries');
   }
 }

@@ -1,6 +1,7 @@
 /** Deliveries of webhooks in SQL. */
 import type { DeliveryRecord, DeliveryState } from '@coppice/contract';
 import { sql, type RawBuilder } from 'kysely';
+import { hintChange } from '../db/change-hints.ts';
 import type { Database } from '../db/database.ts';
 import { buildDeliveryRecord, type LoggedDelivery } from './delivery-record.ts';
 import type { AttemptRow, DeliveryRow, WebhookRow } from './webhook-tables.ts';
@@ -50,6 +51,7 @@ export class DeliveryStore {
       .insertInto('webhook_deliveries')
       .values([...rows])
       .execute();
+    await hintChange(this.#db, 'deliveries');
   }
 
   /**

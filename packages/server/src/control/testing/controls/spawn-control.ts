@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { buildProgram } from '../../../../build-program.mjs';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import type { ControlConfig } from '../../control-config.ts';
-import type { ClockRequest, ServeRequest } from '../control-process.ts';
+import type { ClockRequest, ServeRequest } from './control-process.ts';
 import { makeOncePerRun } from '../once-per-run.ts';
 
 const SOURCE = fileURLToPath(new URL('control-process.ts', import.meta.url));

@@ -4,12 +4,12 @@
  * moment of a host, its clock stands still and moves only by a {@link ClockRequest}.
  */
 import pino from 'pino';
-import { armFaults } from '../../lib/fault-directory.ts';
-import type { HostMoment } from '../../lib/host-clock.ts';
-import type { ControlConfig } from '../control-config.ts';
-import { startControl } from '../control.ts';
-import { loadSites } from '../static-site/sites.ts';
-import { ManualClock } from './manual-clock.ts';
+import { armFaults } from '../../../lib/fault-directory.ts';
+import type { HostMoment } from '../../../lib/host-clock.ts';
+import type { ControlConfig } from '../../control-config.ts';
+import { startControl } from '../../control.ts';
+import { loadSites } from '../../static-site/sites.ts';
+import { ManualClock } from '../manual-clock.ts';
 
 /** The first message from the parent. */
 export interface ServeRequest {
