@@ -1,0 +1,121 @@
+/** Two controls and two runners: placement, forwarding, and the loss of each of them. */
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { Coppice, type Sandbox } from '../../packages/sdk/src/index.ts';
+import { pollUntil } from '../../packages/server/src/lib/waiting/deadline.ts';
+import { Cluster, type Machine } from '../fixtures/machines/cluster.ts';
+import { API_KEY } from '../fixtures/service/service.ts';
+
+const IMAGE = { image: 'coppice/base:1', memMib: 256, timeout: 0 };
+/** The lease of a killed control, and the requests that find its successor. */
+const TAKEOVER_MS = 60_000;
+const POLL_MS = 250;
+
+interface Listed {
+  id: string;
+  state: string;
+  owner: string | null;
+  vms: number;
+}
+
+describe('two controls and two runners', { concurrency: false }, () => {
+  let cluster: Cluster;
+  let one: Coppice;
+  let two: Coppice;
+  let sandboxes: Sandbox[];
+
+  const clientOf = ({ address }: Machine): Coppice => new Coppice({ baseUrl: address, apiKey: API_KEY });
+  const find = async (client: Coppice, id: string): Promise<Sandbox> => {
+    const sandbox = await client.sandboxes.get(id);
+    assert.ok(sandbox);
+    return sandbox;
+  };
+  const list = (): Listed[] =>
+    JSON.parse(cluster.controls[1].runAdmin('runner', 'list', '--json')) as Listed[];
+  const vmsOf = ({ installation }: Machine): number => installation.vmPids().length;
+
+  before(async () => {
+    cluster = await Cluster.start();
+    [one, two] = [clientOf(cluster.controls[0]), clientOf(cluster.controls[1])];
+  });
+  after(() => cluster[Symbol.asyncDispose]());
+
+  it('a control without a runner forwards creates, and both runners get some', async () => {
+    const owners = new Set(list().map(({ owner }) => owner));
+    assert.equal(owners.size, 1, 'the first control has both runners');
+    await pollUntil({ step: 'room elsewhere', timeoutMs: TAKEOVER_MS, intervalMs: POLL_MS }, async () => {
+      sandboxes = [await two.sandboxes.create(IMAGE).catch(() => undefined)].filter(
+        (one) => one !== undefined,
+      );
+      return sandboxes.length > 0 ? true : undefined;
+    });
+    sandboxes.push(await two.sandboxes.create(IMAGE));
+    assert.deepEqual(cluster.runners.map(vmsOf), [1, 1]);
+  });
+
+  it('commands, files and ports of each sandbox are reached through both controls', async () => {
+    for (const { id } of sandboxes)
+      for (const client of [one, two]) {
+        const sandbox = await find(client, id);
+        await sandbox.upload('/root/note', `of ${id}`);
+        assert.equal((await sandbox.exec('cat /root/note')).stdout, `of ${id}`);
+      }
+  });
+
+  it('a snapshot is restored where it was taken', async () => {
+    const [sandbox] = sandboxes;
+    assert.ok(sandbox);
+    const snapshot = await sandbox.snapshot();
+    const restored = await two.sandboxes.restore(snapshot.id);
+    assert.equal((await restored.exec('cat /root/note')).stdout, `of ${sandbox.id}`);
+    await restored.destroy();
+    await two.snapshots.delete(snapshot.id);
+  });
+
+  it('a runner that is killed and started again still has its sandbox, with its processes', async () => {
+    const [runner] = cluster.runners;
+    for (const sandbox of sandboxes) await sandbox.exec('sleep 1000 & echo $! > /root/pid');
+    await runner.kill();
+    runner.start();
+    for (const sandbox of sandboxes)
+      await pollUntil({ step: 'the sandbox', timeoutMs: TAKEOVER_MS, intervalMs: POLL_MS }, async () => {
+        const ran = await sandbox.exec('kill -0 $(cat /root/pid)').catch(() => undefined);
+        return ran?.exitCode === 0 ? true : undefined;
+      });
+  });
+
+  it('when a control is killed, the other one takes the runners, and no sandbox is lost', async () => {
+    const killed = cluster.controls[0];
+    await killed.kill();
+    for (const { id } of sandboxes)
+      await pollUntil({ step: 'the takeover', timeoutMs: TAKEOVER_MS, intervalMs: POLL_MS }, async () => {
+        const sandbox = await find(two, id);
+        const ran = await sandbox.exec('kill -0 $(cat /root/pid)').catch(() => undefined);
+        return ran?.exitCode === 0 ? true : undefined;
+      });
+    assert.deepEqual(cluster.runners.map(vmsOf), [1, 1]);
+    killed.start();
+    await cluster.untilHealthy(killed);
+    for (const { id } of sandboxes) {
+      const sandbox = await find(one, id);
+      assert.equal((await sandbox.exec('echo through the other')).stdout, 'through the other\n');
+      const entries = await Array.fromAsync(sandbox.audit());
+      assert.ok(entries.filter(({ event }) => event === 'exec.start').length > 3, JSON.stringify(entries));
+    }
+  });
+
+  it('a drained runner hibernates what may be, and a revoked one loses the rest', async () => {
+    const [kept, lost] = sandboxes;
+    assert.ok(kept && lost);
+    await kept.update({ autoHibernate: true });
+    const at = new Map(list().map((runner) => [runner.id, runner]));
+    for (const id of at.keys()) cluster.controls[1].runAdmin('runner', 'cordon', id);
+    await assert.rejects(two.sandboxes.create(IMAGE));
+    for (const id of at.keys()) cluster.controls[1].runAdmin('runner', 'uncordon', id);
+    await lost.destroy();
+    for (const id of at.keys())
+      assert.match(cluster.controls[1].runAdmin('runner', 'drain', id, '--minutes', '2'), /has no VM/u);
+    assert.equal((await find(two, kept.id)).status, 'hibernated');
+    assert.deepEqual(cluster.runners.map(vmsOf), [0, 0]);
+  });
+});
