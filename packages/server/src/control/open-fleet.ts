@@ -35,7 +35,7 @@ export function openFleet(
   { drivers, watch, captures, linkParts }: FleetBase,
   stack: AsyncDisposableStack,
 ): RunnerFleet {
-  const { claims, connect, local, runners, region, nodeId, clock, log } = base;
+  const { claims, connect, local, runners, region, nodeId, clock, log, ownership: leadership } = base;
   const openLink: RunnerFleetParts['openLink'] = (runner, kind) =>
     new RunnerLink({
       ...linkParts,
@@ -49,6 +49,7 @@ export function openFleet(
     runners,
     claims,
     connect,
+    leadership,
     drivers,
     local,
     region,

@@ -11,6 +11,8 @@ export interface JoinedRunner {
   address: string;
   /** SHA-256 of its certificate. */
   fingerprint: string;
+  /** Whether no control that is alive owns it. */
+  isFree: boolean;
 }
 
 export interface ClosedRunner {
@@ -30,6 +32,8 @@ interface LocalRunner {
   region: string;
   nodeId: string;
 }
+
+const IS_FREE = sql<boolean>`(controls.id IS NULL OR controls.is_fenced OR controls.lease_until < ${DATABASE_NOW})`;
 
 export class RunnerClaims {
   readonly #db: Database;
@@ -84,14 +88,32 @@ export class RunnerClaims {
   async listJoined(): Promise<JoinedRunner[]> {
     const rows = await this.#db
       .selectFrom('runners')
-      .select(['id', 'address', 'fingerprint'])
+      .leftJoin('controls', 'controls.id', 'runners.owner')
+      .select(['runners.id', 'runners.address', 'fingerprint', IS_FREE.as('isFree')])
       .where('revoked_at', 'is', null)
-      .where('address', 'is not', null)
-      .orderBy('id')
+      .where('runners.address', 'is not', null)
+      .orderBy('runners.id')
       .execute();
-    return rows.flatMap(({ id, address, fingerprint }) =>
-      address === null || fingerprint === null ? [] : [{ id, address, fingerprint }],
+    return rows.flatMap(({ address, fingerprint, ...row }) =>
+      address === null || fingerprint === null ? [] : [{ ...row, address, fingerprint }],
     );
+  }
+
+  /** Lists the revoked runners that sandboxes or snapshots still name. */
+  async listLeft(): Promise<string[]> {
+    const { rows } = await sql<{ id: string }>`
+      SELECT id FROM runners WHERE revoked_at IS NOT NULL AND (
+        EXISTS (SELECT FROM snapshots WHERE runner_id = runners.id) OR EXISTS (
+          SELECT FROM sandboxes
+          WHERE runner_id = runners.id AND status IN ('creating', 'running', 'hibernated')))`.execute(
+      this.#db,
+    );
+    return rows.map((row) => row.id);
+  }
+
+  /** Gives what a revoked runner has left to another one. */
+  async inherit(from: string, heir: string): Promise<void> {
+    await this.#db.transaction().execute((transaction) => handOver(transaction, from, heir));
   }
 
   /** Returns which of this control's runners get no new VMs, and those that are being drained. */
@@ -191,7 +213,7 @@ export class RunnerClaims {
 /** Gives what a runner had to another one, except snapshots that any runner can fetch. Null: what no runner has. */
 async function handOver(db: Database, from: string | null, to: string): Promise<void> {
   await sql`
-    UPDATE sandboxes SET runner_id = ${to}
+    UPDATE sandboxes SET runner_id = ${to}, version = version + 1
     WHERE runner_id IS NOT DISTINCT FROM ${from} AND status IN ('creating', 'running', 'hibernated')`.execute(
     db,
   );

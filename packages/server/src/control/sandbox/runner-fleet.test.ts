@@ -124,7 +124,16 @@ test('the sandboxes of a runner that is revoked, or away for too long, are lost 
   await joined.runner.start();
   await waitFor('the removal of the VM', () => !joined.runner.vms.has(id));
   const second = await createAt(harness, joined);
+  const hibernated = await createAt(harness, joined);
+  const { body: snapshot } = await harness.call('POST', `/v1/runs/${hibernated}/snapshot`, { body: {} });
+  assert.equal((await harness.call('POST', `/v1/runs/${hibernated}/hibernate`)).status, 200);
   await setRunner(harness, joined.runner.id, { revoked_at: Date.now(), owner: null });
   await waitFor('the loss', async () => (await statusOf(harness, second)) === 'failed');
   assert.equal(await statusOf(harness, kept.id), 'running');
+  // What is left belongs to another runner, so that it can be removed.
+  await waitFor(
+    'the heir',
+    async () => (await harness.call('DELETE', `/v1/runs/${hibernated}`)).status === 200,
+  );
+  assert.equal((await harness.call('DELETE', `/v1/snapshots/${snapshot.id}`)).status, 204);
 });

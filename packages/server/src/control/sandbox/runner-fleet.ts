@@ -3,11 +3,13 @@
  *
  *     runner of this machine ─┐
  *     joined, without owner  ─┴─► claimed ─► its sandboxes adopted ─► link
- *     revoked, or joined again ─► link closed; if revoked, its sandboxes are lost
+ *     revoked, or joined again ─► link closed, its sandboxes forgotten
+ *     revoked ─► the leading control: those that ran are lost, the others belong to one of its runners
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { RunnerIdentity } from '../../lib/protocol/runner-protocol.ts';
+import type { Leadership } from '../ownership/leadership.ts';
 import type { JoinedRunner, RunnerClaims } from '../ownership/runner-claims.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { OwnedRunner } from '../runners/owned-runner.ts';
@@ -28,7 +30,8 @@ export interface OpenedClient extends Disposable {
 export interface RunnerFleetParts {
   runners: Runners;
   claims: RunnerClaims;
-  drivers: Pick<LiveDrivers, 'load' | 'loseAll' | 'listAt'>;
+  drivers: Pick<LiveDrivers, 'load' | 'adopt' | 'unload' | 'loseAll' | 'listAt'>;
+  leadership: Leadership;
   /** The client of the runner on this machine; undefined if there is none. */
   local: RunnerClient | undefined;
   /** Opens a client for a runner of another machine. Undefined if this control takes none. */
@@ -70,6 +73,7 @@ export class RunnerFleet implements AsyncDisposable {
   async open(): Promise<void> {
     await this.#takeLocal();
     await this.#takeJoined();
+    await this.#buryRevoked();
   }
 
   /** Resolves after the first attempt to connect with the runners that it has, whatever its outcome. */
@@ -133,11 +137,11 @@ export class RunnerFleet implements AsyncDisposable {
     for (const [id, member] of this.#members) {
       if (member.joined === undefined || isSame(member.joined, joined.get(id))) continue;
       await this.#drop(id);
-      if (!joined.has(id)) await this.#parts.drivers.loseAll(id);
+      this.#parts.drivers.unload(id);
     }
     for (const [id, runner] of joined) {
       if (this.#stop.signal.aborted) return;
-      if (this.#members.has(id) || (await claims.claim(id)) === undefined) continue;
+      if (this.#members.has(id) || !runner.isFree || (await claims.claim(id)) === undefined) continue;
       const opened = connect(runner);
       await this.#adopt(id, opened.client, { joined: runner, close: () => opened[Symbol.dispose]() });
     }
@@ -158,6 +162,28 @@ export class RunnerFleet implements AsyncDisposable {
     void drainRunner(this.#parts.drivers.listAt(id), this.#parts.log).finally(() =>
       this.#draining.delete(id),
     );
+  }
+
+  /** Gives what revoked runners have left to a runner of this control, after the ends of the sandboxes that ran there. */
+  async #buryRevoked(): Promise<void> {
+    const { leadership, runners, claims, drivers } = this.#parts;
+    const [heir] = runners.listConnected();
+    if (heir === undefined || !leadership.isLeading) return;
+    for (const id of await claims.listLeft()) {
+      // Their ends need nothing from a runner.
+      const gone = new OwnedRunner(id, heir.client, this.#parts.clock);
+      gone.isCordoned = true;
+      runners.add(gone);
+      try {
+        await drivers.adopt(id);
+        await drivers.loseAll(id);
+      } finally {
+        drivers.unload(id);
+        runners.delete(id);
+      }
+      await claims.inherit(id, heir.id);
+      await drivers.adopt(heir.id);
+    }
   }
 
   async #adopt(id: string, client: RunnerClient, member: Omit<Member, 'link' | 'storage'>): Promise<void> {

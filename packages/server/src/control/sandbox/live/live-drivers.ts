@@ -42,8 +42,23 @@ export class LiveDrivers implements Disposable {
   /** Adopts the sandboxes of a runner that are live according to their records. Call when this control has just got it. */
   async load(runnerId: string): Promise<void> {
     await this.#parts.store.forgetResumes(runnerId);
+    await this.adopt(runnerId);
+  }
+
+  /** Adopts those sandboxes of a runner that have no driver yet. */
+  async adopt(runnerId: string): Promise<void> {
     for (const row of await this.#parts.store.listAlive(runnerId))
       if (this.#drivers.get(row.id) === undefined) this.#add(row).live.adopt();
+  }
+
+  /** Forgets the sandboxes of a runner that this control no longer reaches as before. They are as SQL has them. */
+  unload(runnerId: string): void {
+    for (const driver of this.listAt(runnerId)) {
+      const { id, organization_id } = driver.row;
+      driver.live.detach();
+      this.#drivers.delete(organization_id, id);
+      this.#byRunner.delete(runnerId, id);
+    }
   }
 
   /** Stops the timers of the sandboxes, which keep running. */

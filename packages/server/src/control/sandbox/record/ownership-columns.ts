@@ -23,6 +23,7 @@ export async function addRunnerIds(db: Kysely<unknown>): Promise<void> {
     CREATE INDEX sandboxes_by_runner ON sandboxes (runner_id, id)
     WHERE status IN ('creating', 'running', 'hibernated')`.execute(db);
   await sql`ALTER TABLE snapshots ADD COLUMN runner_id text`.execute(db);
+  await sql`CREATE INDEX snapshots_by_runner ON snapshots (runner_id)`.execute(db);
 }
 
 /** Lists show these columns of live sandboxes at controls without their drivers. */
