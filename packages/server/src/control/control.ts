@@ -122,8 +122,9 @@ export async function startControl(
     ...buildHealth({ ...network, gate, databaseHealth }),
   };
   const server = await buildServer(parts, log);
-  closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
+  // Before the drain, after which it is closed.
   const publish = await listenInternally(config, { ...network, ownership, app: server.app }, stack);
+  closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
   const listening = await server.app.listen(config.listen);
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Last: a key made by a start that then fails would never be shown.

@@ -26,7 +26,7 @@ export interface FleetSettings extends Pick<
 interface FleetBase {
   drivers: LiveDrivers;
   watch: CommandWatch;
-  captures: Omit<CaptureKeeperParts, 'runner'>;
+  captures: Omit<CaptureKeeperParts, 'runner' | 'leadership'>;
   linkParts: Omit<RunnerLinkParts, 'runner' | 'claims' | 'captures' | 'kind'>;
 }
 
@@ -42,7 +42,7 @@ export function openFleet(
       runner,
       claims,
       kind,
-      captures: new CaptureKeeper({ ...captures, runner }),
+      captures: new CaptureKeeper({ ...captures, runner, leadership }),
     });
   const beforeLoad = (): Promise<void> => watch.load();
   const parts = {

@@ -271,7 +271,7 @@ interface SnapshotsBase {
 function openSnapshots(
   { db, runners, limits, clock, log }: SandboxesBase,
   { audit, store: sandboxes, environments, limitsOf }: SnapshotsBase,
-): { snapshots: Snapshots; captures: Omit<CaptureKeeperParts, 'runner'> } {
+): { snapshots: Snapshots; captures: Omit<CaptureKeeperParts, 'runner' | 'leadership'> } {
   const saved = { store: new SnapshotStore(db), audit, clock, log };
   const snapshots = new Snapshots({ ...saved, runners, environments, limitsOf });
   return { snapshots, captures: { ...saved, snapshots, sandboxes, graceMs: limits.captureGraceMs } };

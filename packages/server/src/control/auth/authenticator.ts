@@ -22,7 +22,7 @@ interface Principal extends Owner {
 /** The credential of a request: the header, a ticket for the sandbox named in its path, or the token of a link. */
 export type Credential =
   | { authorization: string | undefined }
-  | { ticket: string; sandboxId: string }
+  | { ticket: string; sandboxId: string; isRedeemed?: boolean }
   | {
       link: string;
       /** Whether this service has given the link. It may have expired, or its key may be revoked. */
@@ -45,7 +45,7 @@ export function buildAuthenticator({ db, tickets, fileLinks, ...regions }: Authe
     const isLink = 'link' in credential;
     const { apiKeyId } = isLink
       ? fileLinks.open(credential.link)
-      : await tickets.redeem(credential.ticket, credential.sandboxId);
+      : await tickets.redeem(credential.ticket, credential.sandboxId, credential.isRedeemed);
     const key = await findActiveKeyById(db, apiKeyId);
     if (key === undefined) {
       const what = isLink ? 'the link' : 'ticket';

@@ -41,12 +41,16 @@ export class Tickets {
     return { ticket: this.#signer.sign(payload), expires_at: new Date(expiresAt).toISOString() };
   }
 
-  /** Returns the ticket's holder. Throws `unauthorized` for a used or expired ticket, or one of another sandbox. */
-  async redeem(ticket: string, sandboxId: string): Promise<TicketHolder> {
+  /**
+   * Returns the ticket's holder. Throws `unauthorized` for a used or expired ticket, or one of another sandbox. `isRedeemed`: another
+   * control has redeemed it for the same request.
+   */
+  async redeem(ticket: string, sandboxId: string, isRedeemed = false): Promise<TicketHolder> {
     // The signature first: a forged ticket costs no more than its hash.
     const payload = this.#signer.verify(ticket);
     if (payload === undefined || payload.sandbox_id !== sandboxId)
       throw new AppError('unauthorized', 'ticket: is not one for this sandbox; POST …/tickets gives one');
+    if (isRedeemed) return { sandboxId, apiKeyId: payload.api_key_id };
     if (payload.expires_at <= this.#now())
       throw new AppError('unauthorized', 'ticket: has expired; ask for another');
     if (!(await this.#used.add(payload.nonce, payload.expires_at)))

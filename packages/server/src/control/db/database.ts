@@ -58,7 +58,15 @@ export function openDatabase(
   const guarded = {
     connect: async (): Promise<pg.PoolClient> => {
       assertUsable();
-      return pool.connect();
+      const client = await pool.connect();
+      try {
+        // The wait for a connection may have outlasted the lease.
+        assertUsable();
+      } catch (error) {
+        client.release();
+        throw error;
+      }
+      return client;
     },
     end: () => pool.end(),
     options: pool.options,

@@ -84,7 +84,7 @@ export async function buildServer(parts: HttpParts, log: Logger): Promise<Server
     frameworkErrors: answerError,
     clientErrorHandler: answerBrokenHttp,
   }).withTypeProvider<ZodTypeProvider>();
-  app.setErrorHandler(buildErrorHandler(parts.requestForwarder));
+  app.setErrorHandler(buildErrorHandler(parts));
   app.decorateRequest('organizationId', '');
   app.decorateRequest('teamId', '');
   app.decorateRequest('apiKeyId', '');

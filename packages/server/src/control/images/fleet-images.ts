@@ -71,8 +71,7 @@ export class FleetImages {
 
   /** Asks the runners, and returns the answers of those that answer. Throws if none does. */
   async #askAll<T>(ask: (runner: OwnedRunner) => Promise<T>): Promise<T[]> {
-    const runners = this.#runners.list();
-    if (runners.length === 0) await ask(this.#runners.any());
+    const runners = this.#reachable();
     const answers = await Promise.allSettled(runners.map(ask));
     const given = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
     const failed = answers.find((answer) => answer.status === 'rejected');
@@ -80,10 +79,15 @@ export class FleetImages {
     return given;
   }
 
-  /** Asks all runners. Throws if one does not answer. */
+  /** Asks all runners. Throws if one that is connected does not answer. Others expose the image hourly. */
   #tellAll<T>(tell: (runner: OwnedRunner) => Promise<T>): Promise<T[]> {
-    const runners = this.#runners.list();
-    return Promise.all((runners.length === 0 ? [this.#runners.any()] : runners).map(tell));
+    return Promise.all(this.#reachable().map(tell));
+  }
+
+  /** Returns those that are connected, or one that may be restarting. */
+  #reachable(): OwnedRunner[] {
+    const connected = this.#runners.listConnected();
+    return connected.length === 0 ? [this.#runners.any()] : connected;
   }
 }
 

@@ -25,6 +25,10 @@ const KEEP_ALIVE_MS = 75_000;
 const MAX_BODY_BYTES = 16 << 10;
 /** Of peers without a certificate; each takes a connection to the address that it names. */
 const MAX_JOINS = 16;
+const MAX_CONNECTIONS = 4096;
+const PROBE_MS = 10_000;
+/** A head of a client, with the fields that a control adds. */
+const MAX_HEAD_BYTES = 32 << 10;
 const RENEW_EVERY_MS = 86_400_000;
 
 export interface InternalListenerOptions {
@@ -48,6 +52,7 @@ export class InternalListener implements AsyncDisposable {
   readonly #options: InternalListenerOptions;
   readonly #server: Server;
   readonly #renewal: NodeJS.Timeout;
+  readonly #sockets = new Set<Socket>();
   #joins = 0;
 
   private constructor(options: InternalListenerOptions) {
@@ -60,6 +65,7 @@ export class InternalListener implements AsyncDisposable {
         rejectUnauthorized: false,
         handshakeTimeout: stretched(HANDSHAKE_DEADLINE_MS),
         headersTimeout: stretched(HEADERS_DEADLINE_MS),
+        maxHeaderSize: MAX_HEAD_BYTES,
         // Uploads that are forwarded are long. A join has a deadline of its own.
         requestTimeout: 0,
         keepAliveTimeout: KEEP_ALIVE_MS,
@@ -69,6 +75,12 @@ export class InternalListener implements AsyncDisposable {
         else void this.#answer(request, response);
       },
     );
+    this.#server.maxConnections = MAX_CONNECTIONS;
+    this.#server.on('connection', (socket: Socket) => {
+      socket.setKeepAlive(true, PROBE_MS);
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    });
     this.#server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       if (this.#isPeer(request)) options.peers.upgrade(request, socket, head);
       else socket.destroy();
@@ -102,7 +114,8 @@ export class InternalListener implements AsyncDisposable {
     clearInterval(this.#renewal);
     const closed = once(this.#server, 'close');
     this.#server.close();
-    this.#server.closeAllConnections();
+    // Also those of upgrades, which the server has handed over.
+    for (const socket of this.#sockets) socket.destroy();
     await closed;
   }
 
@@ -125,11 +138,12 @@ export class InternalListener implements AsyncDisposable {
   }
 
   async #join(request: IncomingMessage): Promise<JoinAnswer> {
+    const asked = JoinRequest.parse(await readBody(request));
     if (this.#joins >= MAX_JOINS)
       throw new AppError('unavailable', 'too many runners join at the same time: try again in a minute');
     this.#joins += 1;
     try {
-      return await this.#options.join(JoinRequest.parse(await readBody(request)));
+      return await this.#options.join(asked);
     } finally {
       this.#joins -= 1;
     }

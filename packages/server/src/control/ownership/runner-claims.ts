@@ -11,7 +11,7 @@ export interface JoinedRunner {
   address: string;
   /** SHA-256 of its certificate. */
   fingerprint: string;
-  /** Whether no control that is alive owns it. */
+  /** Whether no other control that is alive owns it. */
   isFree: boolean;
 }
 
@@ -26,14 +26,13 @@ export interface FreeCapacity {
 }
 
 interface LocalRunner {
+  isAlone: boolean;
   id: string;
   /** The highest epoch that the runner knows; undefined if it does not answer. */
   seen?: number | undefined;
   region: string;
   nodeId: string;
 }
-
-const IS_FREE = sql<boolean>`(controls.id IS NULL OR controls.is_fenced OR controls.lease_until < ${DATABASE_NOW})`;
 
 export class RunnerClaims {
   readonly #db: Database;
@@ -56,22 +55,38 @@ export class RunnerClaims {
   }
 
   /**
-   * Takes the runner on the machine of this control, which may be new. It gets the sandboxes and snapshots from before
-   * runners had ids, and those of an earlier runner of the machine, whose data was deleted. Throws `unavailable` if another
-   * control owns it.
+   * Takes the runner on the machine of this control, which may be new. It gets what is of no runner, from before runners had
+   * ids, and what was of an earlier runner of the machine, whose data was deleted. For a control that `isAlone` that is every other
+   * runner without an address: after a restore on another machine, the one of the former machine. Returns `joined` for a runner
+   * that all controls reach by its address, and `elsewhere` if another control owns it.
    */
-  async takeLocal({ id, seen, region, nodeId }: LocalRunner): Promise<void> {
-    await this.#db.transaction().execute(async (transaction) => {
+  async takeLocal({
+    id,
+    seen,
+    region,
+    nodeId,
+    isAlone,
+  }: LocalRunner): Promise<'taken' | 'joined' | 'elsewhere'> {
+    return this.#db.transaction().execute(async (transaction) => {
       const claims = new RunnerClaims(transaction, this.#control);
-      const earlier = await claims.findLocal(nodeId);
       await claims.add(id, region);
-      if ((await claims.claim(id, seen)) === undefined)
-        throw new AppError('unavailable', 'another control owns the runner of this machine');
-      await handOver(transaction, null, id);
-      if (earlier === id) return;
-      if (earlier !== undefined) await transaction.deleteFrom('runners').where('id', '=', earlier).execute();
+      const { address } = await transaction
+        .selectFrom('runners')
+        .select('address')
+        .where('id', '=', id)
+        .executeTakeFirstOrThrow();
+      if (address !== null && !isAlone) return 'joined';
+      if ((await claims.claim(id, seen)) === undefined) return 'elsewhere';
+      const earlier = await transaction
+        .deleteFrom('runners')
+        .where('id', '<>', id)
+        .where('address', 'is', null)
+        .$if(!isAlone, (query) => query.where('local_to', '=', nodeId))
+        .returning('id')
+        .execute();
       await transaction.updateTable('runners').set({ local_to: nodeId }).where('id', '=', id).execute();
-      if (earlier !== undefined) await handOver(transaction, earlier, id);
+      for (const from of [null, ...earlier.map((runner) => runner.id)]) await handOver(transaction, from, id);
+      return 'taken';
     });
   }
 
@@ -89,7 +104,7 @@ export class RunnerClaims {
     const rows = await this.#db
       .selectFrom('runners')
       .leftJoin('controls', 'controls.id', 'runners.owner')
-      .select(['runners.id', 'runners.address', 'fingerprint', IS_FREE.as('isFree')])
+      .select(['runners.id', 'runners.address', 'fingerprint', this.#isFree.as('isFree')])
       .where('revoked_at', 'is', null)
       .where('runners.address', 'is not', null)
       .orderBy('runners.id')
@@ -198,6 +213,12 @@ export class RunnerClaims {
     return rows[0]?.id;
   }
 
+  get #isFree() {
+    return sql<boolean>`(
+      controls.id IS NULL OR controls.id = ${this.#control} OR controls.is_fenced
+      OR controls.lease_until < ${DATABASE_NOW})`;
+  }
+
   /** Returns the epoch of a runner that this control owns already. */
   async #findOwn(id: string): Promise<number | undefined> {
     const row = await this.#db
@@ -210,18 +231,26 @@ export class RunnerClaims {
   }
 }
 
-/** Gives what a runner had to another one, except snapshots that any runner can fetch. Null: what no runner has. */
+/**
+ * Gives what a runner had to another one, except snapshots that any runner can fetch. Ended sandboxes, too, if something of them is to
+ * be cleaned up there. Null: what no runner has.
+ */
 async function handOver(db: Database, from: string | null, to: string): Promise<void> {
   await sql`
-    UPDATE sandboxes SET runner_id = ${to}, version = version + 1
+    UPDATE sandboxes SET runner_id = ${to}, version = version + 1, is_resuming = false
     WHERE runner_id IS NOT DISTINCT FROM ${from} AND status IN ('creating', 'running', 'hibernated')`.execute(
     db,
   );
+  await sql`
+    UPDATE sandboxes SET runner_id = ${to}
+    WHERE runner_id IS NOT DISTINCT FROM ${from} AND (
+      id IN (SELECT sandbox_id FROM disks WHERE sandbox_id IS NOT NULL)
+      OR id IN (SELECT sandbox_id FROM image_builds WHERE NOT cleaned))`.execute(db);
   await sql`
     UPDATE snapshots SET runner_id = CASE WHEN ${IS_STORED} THEN NULL ELSE ${to} END
     WHERE runner_id IS NOT DISTINCT FROM ${from}`.execute(db);
 }
 
-/** Whether a snapshot is in the object store. */
-const IS_STORED = sql<boolean>`EXISTS (
-  SELECT FROM capture_objects WHERE capture_id = snapshots.id AND stored_at IS NOT NULL)`;
+/** Whether a finished snapshot is in the object store. */
+const IS_STORED = sql<boolean>`(status = 'ready' AND EXISTS (
+  SELECT FROM capture_objects WHERE capture_id = snapshots.id AND stored_at IS NOT NULL))`;

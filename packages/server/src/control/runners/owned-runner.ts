@@ -29,6 +29,10 @@ export class OwnedRunner {
     this.#admittedMiB = 0;
   }
 
+  get hasReported(): boolean {
+    return this.#status !== undefined;
+  }
+
   /** As last reported. Throws `unavailable` before the first report. */
   get status(): RunnerStatus {
     if (this.#status !== undefined) return this.#status;

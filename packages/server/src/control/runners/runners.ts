@@ -70,7 +70,7 @@ export class Runners {
   async admit(vmId: string, shape: VmShape, among?: readonly OwnedRunner[]): Promise<Place> {
     let refusal: AppError = noRunner();
     for (const runner of this.#inOrder(among ?? this.list())) {
-      if (runner.isCordoned) continue;
+      if (runner.isCordoned || !runner.hasReported) continue;
       try {
         const admission = await runner.admit(vmId, shape);
         return { runner, [Symbol.dispose]: () => admission[Symbol.dispose]() };

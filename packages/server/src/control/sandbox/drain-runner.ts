@@ -5,12 +5,12 @@ import type { SandboxDriver } from './live/sandbox-driver.ts';
 const MAX_AT_ONCE = 2;
 
 /**
- * Hibernates the sandboxes that hibernate by themselves, unless they are busy; a later call takes those. The others run until
+ * Hibernates the sandboxes that hibernate by themselves, unless they are in use; a later call takes those. The others run until
  * they end or are ended.
  */
 export async function drainRunner(sandboxes: readonly SandboxDriver[], log: Logger): Promise<void> {
   const waiting = sandboxes.filter(
-    ({ row, isBusy }) => row.status === 'running' && row.auto_hibernate && !isBusy,
+    ({ row, isBusy, live }) => row.status === 'running' && row.auto_hibernate && !isBusy && !live.isInUse,
   );
   const worker = async (): Promise<void> => {
     for (let driver = waiting.pop(); driver !== undefined; driver = waiting.pop()) {

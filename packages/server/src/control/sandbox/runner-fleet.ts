@@ -20,6 +20,7 @@ import { drainRunner } from './drain-runner.ts';
 import type { LinkKind, RunnerLink } from './runner-link.ts';
 
 const LOOK_EVERY_MS = 1_000;
+const DRAIN_EVERY_MS = 10_000;
 /** Of a control that is alone with the runner of its machine: it only notes whether the operator has cordoned it. */
 const REST_MS = 5_000;
 
@@ -73,7 +74,6 @@ export class RunnerFleet implements AsyncDisposable {
   async open(): Promise<void> {
     await this.#takeLocal();
     await this.#takeJoined();
-    await this.#buryRevoked();
   }
 
   /** Resolves after the first attempt to connect with the runners that it has, whatever its outcome. */
@@ -100,24 +100,31 @@ export class RunnerFleet implements AsyncDisposable {
       const isAlone = this.#parts.connect === undefined && this.#isLocalTaken;
       await delay(isAlone ? REST_MS : LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
       if (signal.aborted) return;
-      try {
-        await this.open();
-        await this.#noteClosed();
-      } catch (error) {
-        this.#parts.log.warn({ err: error }, 'runners could not be taken; control tries again');
-      }
+      await this.#try('runners could not be taken', () => this.open());
+      await this.#try('what runners have left could not be taken', () => this.#buryRevoked());
+      await this.#try('cordoned runners could not be found', () => this.#noteClosed());
+    }
+  }
+
+  async #try(what: string, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      if (!this.#stop.signal.aborted) this.#parts.log.warn({ err: error }, `${what}; control tries again`);
     }
   }
 
   async #takeLocal(): Promise<void> {
-    const { local, claims, region, nodeId } = this.#parts;
+    const { local, connect, claims, region, nodeId } = this.#parts;
     if (local === undefined || this.#isLocalTaken) return;
     const seen = await this.#identify(local);
     const id = seen?.runner_id ?? (await claims.findLocal(nodeId));
     if (id === undefined) return;
-    await claims.takeLocal({ id, seen: seen?.epoch, region, nodeId });
+    const isAlone = connect === undefined;
+    const outcome = await claims.takeLocal({ id, seen: seen?.epoch, region, nodeId, isAlone });
+    if (outcome === 'elsewhere') return;
+    if (outcome === 'taken') await this.#adopt(id, local, { joined: undefined, close: () => undefined });
     this.#isLocalTaken = true;
-    await this.#adopt(id, local, { joined: undefined, close: () => undefined });
   }
 
   /** Asks the runner of this machine what it is. Undefined if it does not answer. */
@@ -141,8 +148,11 @@ export class RunnerFleet implements AsyncDisposable {
     }
     for (const [id, runner] of joined) {
       if (this.#stop.signal.aborted) return;
-      if (this.#members.has(id) || !runner.isFree || (await claims.claim(id)) === undefined) continue;
+      if (this.#members.has(id) || !runner.isFree) continue;
+      const epoch = await claims.claim(id);
+      if (epoch === undefined) continue;
       const opened = connect(runner);
+      opened.client.useEpoch(epoch);
       await this.#adopt(id, opened.client, { joined: runner, close: () => opened[Symbol.dispose]() });
     }
   }
@@ -159,9 +169,13 @@ export class RunnerFleet implements AsyncDisposable {
   #drain(id: string): void {
     if (this.#draining.has(id)) return;
     this.#draining.add(id);
-    void drainRunner(this.#parts.drivers.listAt(id), this.#parts.log).finally(() =>
-      this.#draining.delete(id),
-    );
+    const { drivers, log } = this.#parts;
+    const { signal } = this.#stop;
+    // With a pause: a sandbox that could not be hibernated, or was woken, is not tried all the time.
+    void drainRunner(drivers.listAt(id), log)
+      .then(() => delay(DRAIN_EVERY_MS, undefined, { signal }))
+      .catch(() => undefined)
+      .finally(() => this.#draining.delete(id));
   }
 
   /** Gives what revoked runners have left to a runner of this control, after the ends of the sandboxes that ran there. */
@@ -190,8 +204,16 @@ export class RunnerFleet implements AsyncDisposable {
     const { runners, drivers, clock, openLink, openStorage, beforeLoad, log } = this.#parts;
     const runner = new OwnedRunner(id, client, clock);
     runners.add(runner);
-    await beforeLoad();
-    await drivers.load(id);
+    try {
+      await beforeLoad();
+      await drivers.load(id);
+      runner.isCordoned = (await this.#parts.claims.listClosed()).some((closed) => closed.id === id);
+    } catch (error) {
+      drivers.unload(id);
+      runners.delete(id);
+      member.close();
+      throw error;
+    }
     const link = openLink(runner, member.joined === undefined ? 'local' : 'joined');
     if (member.joined === undefined) this.#replaced.resolve(link.replaced);
     this.#members.set(id, { ...member, link, storage: openStorage?.(runner) });
@@ -204,9 +226,10 @@ export class RunnerFleet implements AsyncDisposable {
     const member = this.#members.get(id);
     if (member === undefined) return;
     this.#members.delete(id);
+    // First: what waits for an answer of the runner ends.
+    member.close();
     await member.storage?.[Symbol.asyncDispose]();
     await member.link[Symbol.asyncDispose]();
-    member.close();
     if (member.joined !== undefined && !this.#stop.signal.aborted) this.#parts.runners.delete(id);
   }
 }

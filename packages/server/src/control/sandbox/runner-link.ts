@@ -107,7 +107,9 @@ export class RunnerLink implements AsyncDisposable {
         this.#noteLost(error);
       }
       noteTried();
-      await this.#loseAbandoned();
+      await this.#loseAbandoned().catch((error: unknown) =>
+        this.#parts.log.warn({ err: error }, 'the ends of lost sandboxes are recorded later'),
+      );
       await this.#pause(RECONNECT_DELAY_MS);
     }
   }

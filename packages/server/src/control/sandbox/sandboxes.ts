@@ -271,8 +271,11 @@ export class Sandboxes {
     const driver = this.#drivers.findWithin(reach, id);
     if (driver !== undefined) return driver;
     const record = await this.get(reach, id);
-    if (!isFinal(record.status)) this.#runners.get((await this.#store.get(id)).runner_id);
-    throw buildRefusal(request, record);
+    if (isFinal(record.status)) throw buildRefusal(request, record);
+    const { runner_id: at } = await this.#store.get(id);
+    // Without a driver here it is elsewhere, or its runner is being taken.
+    if (at !== null) throw new ElsewhereError(at);
+    throw new AppError('unavailable', 'the runner of the sandbox is not connected; try again');
   }
 
   /** Returns matching sandboxes of all controls, the newest first. */

@@ -6,6 +6,7 @@
  */
 import type { Logger } from 'pino';
 import type { CaptureInfo } from '../../lib/protocol/runner-protocol.ts';
+import type { Leadership } from '../ownership/leadership.ts';
 import type { OwnedRunner } from '../runners/owned-runner.ts';
 import type { Clock } from '../time/clock.ts';
 import type { SandboxStore } from '../sandbox/record/sandbox-store.ts';
@@ -14,6 +15,7 @@ import type { Snapshots } from './snapshots.ts';
 
 export interface CaptureKeeperParts {
   runner: OwnedRunner;
+  leadership: Leadership;
   snapshots: Snapshots;
   store: SnapshotStore;
   sandboxes: Pick<SandboxStore, 'filterHibernations'>;
@@ -32,9 +34,10 @@ export class CaptureKeeper {
   }
 
   async reconcile(): Promise<void> {
-    const { snapshots, runner, clock, graceMs } = this.#parts;
-    await snapshots.resolveInterrupted(runner.id);
-    await snapshots.deleteExpired(runner.id);
+    const { snapshots, runner, leadership, clock, graceMs } = this.#parts;
+    const at = { runnerId: runner.id, andStored: leadership.isLeading };
+    await snapshots.resolveInterrupted(at);
+    await snapshots.deleteExpired(at);
     const now = clock.monotonicMs();
     const orphans = await this.#findOrphans(await runner.client.captures.list());
     this.#orphans = new Map(orphans.map(({ id }) => [id, this.#orphans.get(id) ?? now]));

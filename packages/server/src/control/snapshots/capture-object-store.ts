@@ -120,7 +120,7 @@ export class CaptureObjectStore {
     await sql`
       UPDATE snapshots SET runner_id = NULL
       FROM capture_objects
-      WHERE snapshots.runner_id = ${runnerId} AND capture_objects.capture_id = snapshots.id
+      WHERE snapshots.runner_id = ${runnerId} AND snapshots.status = 'ready' AND capture_objects.capture_id = snapshots.id
         AND capture_objects.stored_at IS NOT NULL AND NOT snapshots.id = ANY(${ids})`.execute(this.#db);
   }
 }

@@ -15,6 +15,12 @@ export interface SnapshotFilter {
   after?: { createdAt: number; id: string };
 }
 
+/** The snapshots at a runner, and those that only the object store has. */
+export interface SnapshotPlace {
+  runnerId: string;
+  andStored: boolean;
+}
+
 export interface SavedSnapshot {
   sizeBytes: number;
   boundTo: Record<string, string>;
@@ -164,11 +170,11 @@ export class SnapshotStore {
   }
 
   /** Lists the ids of a runner's snapshots that have expired by `now`, of every organization, the first to expire first. */
-  async listExpired(runnerId: string, now: number): Promise<string[]> {
+  async listExpired(at: SnapshotPlace, now: number): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('snapshots')
       .select('id')
-      .where('runner_id', '=', runnerId)
+      .where(isAt(at))
       .where('expires_at', '<=', now)
       .where('status', '=', 'ready')
       .orderBy('expires_at')
@@ -194,11 +200,11 @@ export class SnapshotStore {
   }
 
   /** Lists the ids of a runner's snapshots that are being made or removed, of every organization. */
-  async listUnsettled(runnerId: string): Promise<string[]> {
+  async listUnsettled(at: SnapshotPlace): Promise<string[]> {
     const rows = await this.#db
       .selectFrom('snapshots')
       .select('id')
-      .where('runner_id', '=', runnerId)
+      .where(isAt(at))
       .where('status', 'in', ['creating', 'deleting'])
       .execute();
     return rows.map((row) => row.id);
@@ -218,6 +224,10 @@ export class SnapshotStore {
   async remove(id: string): Promise<void> {
     await this.#db.deleteFrom('snapshots').where('id', '=', id).where('status', '=', 'deleting').execute();
   }
+}
+
+function isAt({ runnerId, andStored }: SnapshotPlace): RawBuilder<boolean> {
+  return sql<boolean>`(runner_id = ${runnerId} OR (${andStored} AND runner_id IS NULL))`;
 }
 
 function hasNotExpired(now: number): RawBuilder<boolean> {

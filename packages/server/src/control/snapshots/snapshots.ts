@@ -33,7 +33,7 @@ import { traced } from '../../lib/tracing/tracing.ts';
 import { SerialQueue } from '../../lib/waiting/serial-queue.ts';
 import { enterRecordStep } from '../sandbox/record/steps.ts';
 import { buildSnapshotRecord, buildSnapshotRow, readSavedDisk } from './snapshot-record.ts';
-import type { SnapshotFilter, SnapshotStore } from './snapshot-store.ts';
+import type { SnapshotFilter, SnapshotPlace, SnapshotStore } from './snapshot-store.ts';
 
 export interface SnapshotsParts {
   store: SnapshotStore;
@@ -149,8 +149,8 @@ export class Snapshots {
   }
 
   /** Deletes snapshots at a runner that have expired. Those in use are deleted by a later call. */
-  async deleteExpired(runnerId: string): Promise<void> {
-    for (const id of await this.#store.listExpired(runnerId, this.#parts.clock.wallMs())) {
+  async deleteExpired(at: SnapshotPlace): Promise<void> {
+    for (const id of await this.#store.listExpired(at, this.#parts.clock.wallMs())) {
       if (this.#underWay.has(id) || this.#uses.has(id)) continue;
       await this.#whileUnderWay(id, async () => {
         if (await this.#store.condemnExpired(id, this.#parts.clock.wallMs()))
@@ -160,8 +160,8 @@ export class Snapshots {
   }
 
   /** Removes snapshots at a runner that an earlier process left unfinished, or that could not be removed while they were in use. */
-  async resolveInterrupted(runnerId: string): Promise<void> {
-    for (const id of await this.#store.listUnsettled(runnerId)) {
+  async resolveInterrupted(at: SnapshotPlace): Promise<void> {
+    for (const id of await this.#store.listUnsettled(at)) {
       if (this.#underWay.has(id)) continue;
       await this.#whileUnderWay(id, () => this.#eraseOrLeave(id, ['creating', 'deleting']));
     }
@@ -222,7 +222,9 @@ export class Snapshots {
     const condemned = await this.#store.condemn(id, from);
     if (condemned === undefined) return;
     await enterRecordStep('record.erase');
-    await this.#parts.runners.get(condemned.runner_id).client.captures.remove(id);
+    // Null: only the object store has it, from which the leading control removes it once the row is gone.
+    const { runner_id: at } = condemned;
+    if (at !== null) await this.#parts.runners.get(at).client.captures.remove(id);
     await enterRecordStep('record.erased');
     await this.#store.remove(id);
   }

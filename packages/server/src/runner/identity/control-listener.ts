@@ -7,6 +7,7 @@ import { findControlPeer, toInternalContext, type Credentials } from '../../lib/
 import { listening } from '../../lib/process/listening.ts';
 import { stretched } from '../../lib/waiting/deadline.ts';
 
+const PROBE_MS = 10_000;
 const HANDSHAKE_DEADLINE_MS = 10_000;
 
 export interface ControlListenerOptions {
@@ -45,6 +46,8 @@ export async function listenForControls(options: ControlListenerOptions): Promis
   );
   server.on('connection', (socket: Socket) => {
     socket.setNoDelay(true);
+    // A control that vanished would hold its streams for ever.
+    socket.setKeepAlive(true, PROBE_MS);
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
   });

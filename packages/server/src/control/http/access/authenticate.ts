@@ -4,6 +4,7 @@ import type { Credential } from '../../auth/authenticator.ts';
 import type { FileLinks } from '../../auth/file-links.ts';
 import { endWithKey } from './end-with-key.ts';
 import type { HttpParts } from '../parts.ts';
+import { isForwarded } from '../requests/forwarded-request.ts';
 
 export type AuthenticationParts = Pick<
   HttpParts,
@@ -31,7 +32,7 @@ export async function authenticate(
 }
 
 function readCredential(
-  { headers, params, query, routeOptions }: FastifyRequest,
+  { raw, headers, params, query, routeOptions }: FastifyRequest,
   fileLinks: FileLinks,
 ): Credential {
   if (routeOptions.config.isFileLink === true) {
@@ -43,7 +44,7 @@ function readCredential(
   if (authorization !== undefined || credentialInQuery === undefined) return { authorization };
   const { ticket, token } = query as { ticket?: unknown; token?: unknown };
   const { id } = params as { id?: unknown };
-  if (typeof ticket === 'string') return { ticket, sandboxId: String(id) };
+  if (typeof ticket === 'string') return { ticket, sandboxId: String(id), isRedeemed: isForwarded(raw) };
   const isKeyAllowed = credentialInQuery === 'ticket or key' && typeof token === 'string';
   return { authorization: isKeyAllowed ? `Bearer ${token}` : undefined };
 }

@@ -1,31 +1,44 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ElsewhereError } from '../../placement/elsewhere.ts';
+import { endOf } from '../access/end-with-key.ts';
+import type { OpenRequests } from '../access/open-requests.ts';
 import { answerError } from '../answers/answer-error.ts';
-import { isForwarded } from '../requests/forwarded-request.ts';
+import { isForwarded, TAKING_OVER } from '../requests/forwarded-request.ts';
 import type { RequestForwarder } from './request-forwarder.ts';
 
 type ErrorHandler = (error: unknown, request: FastifyRequest, reply: FastifyReply) => void;
 
+interface Parts {
+  /** Undefined for a control that is alone. */
+  requestForwarder: RequestForwarder | undefined;
+  openRequests: OpenRequests;
+}
+
 /** Answers errors, and forwards requests whose sandbox is at a runner of another control. A request is forwarded once. */
-export function buildErrorHandler(forwarder: RequestForwarder | undefined): ErrorHandler {
+export function buildErrorHandler({ requestForwarder: forwarder, openRequests }: Parts): ErrorHandler {
   if (forwarder === undefined) return answerError;
   return (error, request, reply) => {
-    if (!(error instanceof ElsewhereError)) answerError(error, request, reply);
-    else if (isForwarded(request.raw) || reply.raw.headersSent)
-      answerError(error.refusal ?? error, request, reply);
-    else void forward(forwarder, error.runnerId, { request, reply });
+    if (!(error instanceof ElsewhereError)) return answerError(error, request, reply);
+    if (isForwarded(request.raw) && error.refusal === undefined) reply.header(TAKING_OVER, '1');
+    if (isForwarded(request.raw) || reply.raw.headersSent)
+      return answerError(error.refusal ?? error, request, reply);
+    void forward({ forwarder, openRequests }, error.runnerId, { request, reply });
+    return undefined;
   };
 }
 
 /** Never rejects. */
 async function forward(
-  forwarder: RequestForwarder,
+  { forwarder, openRequests }: { forwarder: RequestForwarder; openRequests: OpenRequests },
   runnerId: string,
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
 ): Promise<void> {
   reply.hijack();
+  const over = endOf(request, openRequests);
+  const work = (): Promise<void> => forwarder.forward(runnerId, request, reply, over);
   try {
-    await forwarder.forward(runnerId, request, reply);
+    // Those of a preview before its visitor is known count nowhere.
+    await (request.organizationId === '' ? work() : openRequests.stream(request.organizationId, work));
   } catch (error) {
     answerError(error, request, reply);
   }

@@ -81,6 +81,14 @@ test('a WebSocket reaches a command of the other control, and one that is refuse
     client.received.map(({ type }) => type),
     ['stdout', 'exit'],
   );
+  const { body: ticket } = await call('POST', `/v1/runs/${id}/tickets`, {});
+  const byTicket = new SocketClient(both.one, `/v1/runs/${id}/exec/ws?ticket=${ticket.ticket}`, {
+    key: null,
+  });
+  await byTicket.send({ command: 'x' });
+  assert.equal((await byTicket.closed).code, 1000);
+  const again = new SocketClient(both.one, `/v1/runs/${id}/exec/ws?ticket=${ticket.ticket}`, { key: null });
+  await assert.rejects(again.closed, /401/u);
   both.other.runner.startsAtHead = false;
   const none = new SocketClient(both.one, `/v1/runs/run${'0'.repeat(20)}/exec/ws`);
   await assert.rejects(none.closed, /404/u);

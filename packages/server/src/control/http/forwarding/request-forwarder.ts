@@ -4,45 +4,57 @@
  *   client ─► this control: authenticated, counted; its sandbox is elsewhere ─► owner: answers as it does its own clients
  *
  * A control that owns nothing any more has a successor within its lease: the request waits for it, and is refused with
- * `unavailable` after a while.
+ * `unavailable` after a while. It is sent again only if none of it has been sent, or if the owner was still taking the runner.
  */
+import { once } from 'node:events';
 import { Agent, request as sendRequest } from 'node:https';
 import type { ClientRequest, IncomingMessage } from 'node:http';
-import { setTimeout as delay } from 'node:timers/promises';
+import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '@coppice/contract';
-import type { Logger } from 'pino';
-import type { Owner } from '../../ownership/owners.ts';
-import { parseAddress } from '../../../lib/protocol/join-protocol.ts';
 import { invariant } from '../../../lib/invariant.ts';
-import { passAnswer, passUpgrade, type Asked } from '../../ports/pass-answer.ts';
+import { parseAddress } from '../../../lib/protocol/join-protocol.ts';
+import type { Owner } from '../../ownership/owners.ts';
+import { addTrailers, flushHead, passAnswer, passUpgrade, type Asked } from '../../ports/pass-answer.ts';
 import { toExchange } from '../access/proxied-route.ts';
+import { TAKING_OVER } from '../requests/forwarded-request.ts';
 import { bodyTextOf } from '../requests/json-body.ts';
-import { CLIENT_ADDRESS } from '../requests/forwarded-request.ts';
+import { buildForwardedHead, hasBody, readLimits } from './forwarded-head.ts';
+import { OwnerLookup, type FindOwner } from './owner-lookup.ts';
 
 const OWNER_PATIENCE_MS = 20_000;
-const LOOK_EVERY_MS = 250;
 const CONNECT_DEADLINE_MS = 5_000;
 /** Shorter than the other control keeps a connection that is not used. */
 const AGENT_IDLE_MS = 30_000;
-const HOP_BY_HOP = new Set(['connection', 'keep-alive', 'transfer-encoding', 'expect', 'x-request-id']);
-const LIMITS = ['ratelimit', 'ratelimit-policy'];
-const OWN_HEADER = /^coppice-/iu;
+const PROBE_MS = 10_000;
+/** Heads of guests have up to 64 KiB. */
+const MAX_HEAD_BYTES = 80 << 10;
 
 export interface RequestForwarderParts {
   /** Finds the control that answers for a runner. */
-  findOwner: (runnerId: string) => Promise<Owner | undefined>;
+  findOwner: FindOwner;
   /** Options of TLS that prove this control, and accept only that one. */
   tlsTo: (owner: Owner) => object;
-  log: Logger;
+}
+
+interface Forwarded {
+  runnerId: string;
+  request: FastifyRequest;
+  asked: Asked;
+  /** The body, if it has been read. */
+  text: string | undefined;
+  /** Aborts when an exchange without an end of its own must end. */
+  over: AbortSignal;
 }
 
 export class RequestForwarder implements Disposable {
   readonly #parts: RequestForwarderParts;
+  readonly #owners: OwnerLookup;
   readonly #agent = new Agent({ keepAlive: true, timeout: AGENT_IDLE_MS });
 
   constructor(parts: RequestForwarderParts) {
     this.#parts = parts;
+    this.#owners = new OwnerLookup(parts.findOwner);
   }
 
   [Symbol.dispose](): void {
@@ -50,119 +62,136 @@ export class RequestForwarder implements Disposable {
   }
 
   /** Rejects, with an AppError, only if nothing has been sent to the client. Call after `reply.hijack()`. */
-  async forward(runnerId: string, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  async forward(
+    runnerId: string,
+    request: FastifyRequest,
+    reply: FastifyReply,
+    over: AbortSignal,
+  ): Promise<void> {
     const { raw } = request;
     const text = bodyTextOf(raw);
     if (text === undefined && raw.readableDidRead)
       throw new AppError('unavailable', 'the runner of the sandbox has another owner now; try again');
-    const owner = await this.#findOwner(runnerId, raw.socket);
-    const upstream = this.#send(owner, request, text);
-    const { raw: response } = reply;
-    const left = (): void => {
-      if (!response.writableFinished) upstream.destroy();
-    };
-    response.once('close', left);
-    raw.socket.once('close', left);
-    try {
-      await carry(upstream, { ...toExchange(request, reply), ownOrigin: false, added: readLimits(reply) });
-    } catch (error) {
-      upstream.destroy();
-      if (!response.headersSent && !response.destroyed) throw unanswered(error, raw.method);
-      response.destroy();
-      raw.socket.destroy();
-    } finally {
-      response.off('close', left);
-      raw.socket.off('close', left);
-    }
-  }
-
-  async #findOwner(runnerId: string, client: { destroyed: boolean }): Promise<Owner> {
+    const asked = { ...toExchange(request, reply), ownOrigin: false, added: readLimits(reply) };
+    const forwarded = { runnerId, request, asked, text, over };
     const end = performance.now() + OWNER_PATIENCE_MS;
-    while (performance.now() < end && !client.destroyed) {
-      const owner = await this.#parts.findOwner(runnerId);
-      if (owner !== undefined) return owner;
-      await delay(LOOK_EVERY_MS);
+    while (performance.now() < end && !raw.socket.destroyed) {
+      const owner = await this.#owners.look(runnerId);
+      if (owner !== undefined && (await this.#attempt(owner, forwarded)) === 'done') return;
+      await this.#owners.pause();
     }
     throw new AppError('unavailable', 'no control has taken the runner of the sandbox yet; try again');
   }
 
-  #send(owner: Owner, request: FastifyRequest, text: string | undefined): ClientRequest {
+  /** Returns `early` if nothing has happened: no connection was made, or the owner is still taking the runner. */
+  async #attempt(owner: Owner, forwarded: Forwarded): Promise<'done' | 'early'> {
+    const { runnerId, request, asked } = forwarded;
+    const upstream = this.#open(owner, forwarded);
+    if (!(await isConnected(upstream))) return 'early';
+    const { response } = asked;
+    const client = request.raw.socket;
+    const cut = (): void => {
+      if (!response.writableFinished) upstream.destroy();
+    };
+    const cutClient = (): void => void client.destroy();
+    response.once('close', cut);
+    client.once('close', cut);
+    using watched = this.#owners.watch(runnerId, owner, () =>
+      upstream.destroy(new Error('the owner is gone')),
+    );
+    try {
+      const answered = carry(upstream, asked, () => forwarded.over.addEventListener('abort', cutClient));
+      sendBody(upstream, forwarded);
+      return await answered;
+    } catch (error) {
+      upstream.destroy();
+      if (!response.headersSent && !response.destroyed) throw unanswered(error, request.raw.method);
+      client.destroy();
+      return 'done';
+    } finally {
+      watched[Symbol.dispose]();
+      forwarded.over.removeEventListener('abort', cutClient);
+      response.off('close', cut);
+      client.off('close', cut);
+    }
+  }
+
+  #open(owner: Owner, { request, text, asked }: Forwarded): ClientRequest {
     const place = parseAddress(owner.address);
     invariant(place, 'a control publishes its address as host:port');
-    const { raw } = request;
-    const upstream = sendRequest({
+    const isUpgrade = asked.upgradeHead !== undefined;
+    const { raw, originalUrl: path } = request;
+    return sendRequest({
       ...place,
-      agent: raw.headers.upgrade === undefined ? this.#agent : false,
+      agent: isUpgrade ? false : this.#agent,
       ...this.#parts.tlsTo(owner),
       method: raw.method,
-      path: request.originalUrl,
-      headers: buildHead(request, text),
-      timeout: CONNECT_DEADLINE_MS,
+      path,
+      headers: buildForwardedHead(request, { text, isUpgrade }),
+      maxHeaderSize: MAX_HEAD_BYTES,
     });
-    // The time without bytes is limited only until there is a connection.
-    upstream.once('socket', (socket) => {
-      const connected = (): void => void upstream.setTimeout(0);
-      if (socket.connecting) socket.once('secureConnect', connected);
-      else connected();
-    });
-    upstream.once('timeout', () => upstream.destroy(new Error('the connection was not made in time')));
-    if (text !== undefined) upstream.end(text);
-    else if (hasBody(raw)) raw.pipe(upstream);
-    else upstream.end();
-    return upstream;
   }
 }
 
-function carry(upstream: ClientRequest, asked: Asked): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  upstream.once('error', reject);
-  upstream.once('response', (answer: IncomingMessage) => passAnswer(answer, asked).then(resolve, reject));
-  upstream.once('upgrade', (message, socket, head) =>
-    passUpgrade(asked, { message, socket, head }).then(resolve, reject),
-  );
-  return promise;
+/** Waits for the connection, before anything is written. */
+async function isConnected(upstream: ClientRequest): Promise<boolean> {
+  // Later errors reach the answer.
+  upstream.on('error', () => undefined);
+  const deadline = AbortSignal.timeout(CONNECT_DEADLINE_MS);
+  try {
+    const [socket] = (await once(upstream, 'socket', { signal: deadline })) as [Socket];
+    if (socket.connecting) await once(socket, 'secureConnect', { signal: deadline });
+    socket.setKeepAlive(true, PROBE_MS);
+    return !socket.destroyed;
+  } catch {
+    upstream.destroy();
+    return false;
+  }
 }
 
-function buildHead(request: FastifyRequest, text: string | undefined): string[] {
-  const { raw, id, clientAddress } = request;
-  const isUpgrade = raw.headers.upgrade !== undefined;
-  const fields = keepFields(raw.rawHeaders, text === undefined ? [] : ['content-length']);
-  const framing = text === undefined ? [] : ['content-length', String(Buffer.byteLength(text))];
-  const chunked = text === undefined && raw.headers['transfer-encoding'] !== undefined;
-  return [
-    ...fields,
-    ...framing,
-    ...(chunked ? ['transfer-encoding', 'chunked'] : []),
-    ...(isUpgrade ? ['connection', 'Upgrade'] : []),
-    'x-request-id',
-    id,
-    CLIENT_ADDRESS,
-    clientAddress,
-  ];
+function sendBody(upstream: ClientRequest, { request: { raw }, text }: Forwarded): void {
+  flushHead(upstream);
+  if (text !== undefined) upstream.end(text);
+  else if (hasBody(raw)) {
+    raw.pipe(upstream, { end: false });
+    raw.once('end', () => {
+      if (addTrailers(upstream, raw.rawTrailers)) upstream.end();
+    });
+    // What is left is read, so that a client that writes first gets the answer.
+    upstream.once('close', () => {
+      raw.unpipe(upstream);
+      raw.resume();
+    });
+  } else upstream.end();
 }
 
-/** Only the control that the client has asked counts its requests. */
-function readLimits(reply: FastifyReply): string[] {
-  return LIMITS.flatMap((name) => {
-    const value = reply.getHeader(name);
-    return value === undefined ? [] : [name, String(value)];
+/** Passes the answer on. `onEndless` is called for one without an end of its own. */
+function carry(upstream: ClientRequest, asked: Asked, onEndless: () => void): Promise<'done' | 'early'> {
+  const { promise, resolve, reject } = Promise.withResolvers<'done' | 'early'>();
+  const done = (): void => resolve('done');
+  let isAnswered = false;
+  upstream.on('error', reject);
+  upstream.once('close', () => {
+    if (!isAnswered) reject(new Error('the connection ended before the answer'));
   });
-}
-
-/** Leaves out the fields of one connection, and those that only controls set. */
-function keepFields(raw: readonly string[], alsoDropped: readonly string[]): string[] {
-  const kept: string[] = [];
-  for (let index = 0; index + 1 < raw.length; index += 2) {
-    const name = raw[index] ?? '';
-    const lower = name.toLowerCase();
-    const isDropped = HOP_BY_HOP.has(lower) || OWN_HEADER.test(name) || alsoDropped.includes(lower);
-    if (!isDropped) kept.push(name, raw[index + 1] ?? '');
-  }
-  return kept;
-}
-
-function hasBody({ headers }: IncomingMessage): boolean {
-  return headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
+  upstream.once('response', (answer: IncomingMessage) => {
+    isAnswered = true;
+    if (answer.headers[TAKING_OVER] !== undefined && !asked.request.readableDidRead) {
+      answer.resume();
+      return resolve('early');
+    }
+    if (/^text\/event-stream/iu.test(answer.headers['content-type'] ?? '')) onEndless();
+    passAnswer(answer, asked).then(done, reject);
+    return undefined;
+  });
+  upstream.once('upgrade', (message, socket, head) => {
+    isAnswered = true;
+    onEndless();
+    passUpgrade(asked, { message, socket, head })
+      .finally(() => asked.response.destroy())
+      .then(done, reject);
+  });
+  return promise;
 }
 
 function unanswered(cause: unknown, method = ''): AppError {

@@ -2,8 +2,11 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** The control that forwards a request adds it. In other requests it is ignored. */
+/** The control that forwards a request adds them. In other requests they are ignored. */
 export const CLIENT_ADDRESS = 'coppice-client-address';
+export const OWN_ORIGIN = 'coppice-own-origin';
+/** In an answer to another control: nothing has happened, as this one is still taking the runner. */
+export const TAKING_OVER = 'coppice-taking-over';
 
 /** Connections of other controls, which have proven what they are. */
 const peers = new WeakSet<Socket>();
@@ -17,8 +20,11 @@ export function isForwarded({ socket }: Pick<IncomingMessage, 'socket'>): boolea
   return peers.has(socket);
 }
 
-/** Returns the address of the client of a forwarded request; undefined for one that is not forwarded. */
-export function readClientAddress({ socket, headers }: IncomingMessage): string | undefined {
-  const address = headers[CLIENT_ADDRESS];
-  return peers.has(socket) && typeof address === 'string' ? address : undefined;
+/** Returns a header that the forwarding control has set; undefined for a request that is not forwarded. */
+export function readPeerHeader(
+  { socket, headers }: Pick<IncomingMessage, 'socket' | 'headers'>,
+  name: typeof CLIENT_ADDRESS | typeof OWN_ORIGIN,
+): string | undefined {
+  const value = headers[name];
+  return peers.has(socket) && typeof value === 'string' ? value : undefined;
 }

@@ -16,11 +16,14 @@ export function bodyTextOf(request: IncomingMessage): string | undefined {
 }
 
 /** A JSON body must arrive before a deadline, so that no client can hold a request open by sending single bytes. */
-export function addJsonBody(app: App, { limits }: Pick<HttpParts, 'limits'>): void {
+export function addJsonBody(
+  app: App,
+  { limits, requestForwarder }: Pick<HttpParts, 'limits' | 'requestForwarder'>,
+): void {
   const parse = app.getDefaultJsonParser('error', 'error');
   const options = { parseAs: 'string', bodyLimit: JSON_BODY_BYTES } as const;
   app.addContentTypeParser<string>('application/json', options, (request, text, done) => {
-    texts.set(request.raw, text);
+    if (requestForwarder !== undefined) texts.set(request.raw, text);
     if (text === '') return done(null, undefined);
     const { maxJson } = request.routeOptions.config;
     const excess = maxJson && findExcess(measureJson(text), maxJson);

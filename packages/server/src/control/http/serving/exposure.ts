@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import { toSecureContext, type TlsPair } from '../../../lib/tls/tls-pair.ts';
 import type { App } from '../app.ts';
-import { readClientAddress } from '../requests/forwarded-request.ts';
+import { CLIENT_ADDRESS, OWN_ORIGIN, readPeerHeader } from '../requests/forwarded-request.ts';
 import { buildClientAddress, buildIsProxy } from '../requests/client-address.ts';
 
 export interface Exposure {
@@ -70,10 +70,12 @@ export function addExposure(
   app.addHook('onRequest', async (request, reply) => {
     const { socket, headers } = request.raw;
     request.clientAddress =
-      readClientAddress(request.raw) ??
+      readPeerHeader(request.raw, CLIENT_ADDRESS) ??
       findClientAddress(socket.remoteAddress ?? '', readHeader(headers['x-forwarded-for']));
     const isBehindProxy = isProxy(socket.remoteAddress ?? '');
-    request.ownOrigin = findOwnOrigin(headers, { isOverTls: tls !== undefined, isBehindProxy });
+    request.ownOrigin =
+      readPeerHeader(request.raw, OWN_ORIGIN) ??
+      findOwnOrigin(headers, { isOverTls: tls !== undefined, isBehindProxy });
     if (hasHsts) reply.header('strict-transport-security', `max-age=${hstsSeconds}`);
   });
 }

@@ -13,13 +13,14 @@ import { checkQuota, checkResume, type Held, type Shape } from '../../limits/quo
 import { Grouped } from '../record/grouped.ts';
 import type { Admit, SandboxStore } from '../record/sandbox-store.ts';
 import type { RunnerClient } from '../../placement/runner-client.ts';
+import type { OwnedRunner } from '../../runners/owned-runner.ts';
 import type { Runners } from '../../runners/runners.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
 import { invariant } from '../../../lib/invariant.ts';
 import { traced } from '../../../lib/tracing/tracing.ts';
 
 export interface LiveDriversParts extends Omit<DriverParts, 'runner' | 'onFinal' | 'reserveResume'> {
-  runners: Pick<Runners, 'get'>;
+  runners: Pick<Runners, 'get' | 'find'>;
   /** New sandboxes use the newest secret of their team. */
   teamSecrets: Pick<TeamSecrets, 'ensure'>;
   /** Called when the end of a sandbox is committed. */
@@ -47,8 +48,10 @@ export class LiveDrivers implements Disposable {
 
   /** Adopts those sandboxes of a runner that have no driver yet. */
   async adopt(runnerId: string): Promise<void> {
+    const runner = this.#parts.runners.get(runnerId);
     for (const row of await this.#parts.store.listAlive(runnerId))
-      if (this.#drivers.get(row.id) === undefined) this.#add(row).live.adopt();
+      if (this.#drivers.get(row.id) === undefined && !this.#inserts.has(row.id))
+        this.#add(row, runner).live.adopt();
   }
 
   /** Forgets the sandboxes of a runner that this control no longer reaches as before. They are as SQL has them. */
@@ -123,6 +126,8 @@ export class LiveDrivers implements Disposable {
   async #insertAll(rows: readonly NewSandboxRow[], takeDisks?: TakeDisks): Promise<SandboxDriver[]> {
     const [first] = rows;
     if (first === undefined) return [];
+    // Before anything is written: it may belong to another control by then.
+    const runner = this.#parts.runners.get(first.runner_id ?? null);
     const { id: audit_key_id } = await this.#parts.teamSecrets.ensure(first.team_id);
     const keyed = rows.map((row) => ({ ...row, audit_key_id }));
     const limits = this.#parts.limitsOf(first.organization_id);
@@ -131,13 +136,17 @@ export class LiveDrivers implements Disposable {
     const inserted = new Map(made.map((row) => [row.id, row]));
     return rows.flatMap(({ id }) => {
       const row = inserted.get(id);
-      return row === undefined ? [] : [this.#add(row)];
+      return row === undefined ? [] : [this.#add(row, runner)];
     });
   }
 
   /** Adopts records whose insert was made although its answer was lost. Their creates are interrupted. */
   recoverInserts(): Promise<void> {
-    return this.#inserts.resolve((row) => void this.#add(row));
+    return this.#inserts.resolve((row) => {
+      const runner = this.#parts.runners.find(row.runner_id ?? '');
+      // Another control adopts it with its runner.
+      if (runner !== undefined) this.#add(row, runner);
+    });
   }
 
   /** Throws `capacity` if the organization may not have these in addition. The insert decides between concurrent creates. */
@@ -158,11 +167,13 @@ export class LiveDrivers implements Disposable {
     });
   }
 
-  #add(row: SandboxRow): SandboxDriver {
-    const runner = this.#parts.runners.get(row.runner_id);
+  #add(row: SandboxRow, runner: OwnedRunner): SandboxDriver {
     const onFinal = (): void => {
-      this.#drivers.delete(row.organization_id, row.id);
-      this.#byRunner.delete(runner.id, row.id);
+      // After an unload there may be another driver.
+      if (this.#drivers.get(row.id) === driver) {
+        this.#drivers.delete(row.organization_id, row.id);
+        this.#byRunner.delete(runner.id, row.id);
+      }
       this.#parts.onEnded();
     };
     const reserveResume = (from: SandboxRow): Promise<SandboxRow> => this.#reserveResume(from);
@@ -205,6 +216,10 @@ export class PendingInserts {
     }
   }
 
+  has(id: string): boolean {
+    return this.#pending.get(id) !== undefined;
+  }
+
   list(organizationId: string): Pending[] {
     return this.#pending.listOf(organizationId);
   }
@@ -216,8 +231,8 @@ export class PendingInserts {
       const row = await this.#store.findById(id);
       // Another round may have handed it over meanwhile.
       if (this.#pending.get(id) === undefined) continue;
-      this.#pending.delete(organizationId, id);
       if (row !== undefined) take(row);
+      this.#pending.delete(organizationId, id);
     }
   }
 
