@@ -1,5 +1,4 @@
 /** Which control owns a runner, in SQL. One statement takes it, so two never own it at a time. */
-import { AppError } from '@coppice/contract';
 import type { VmShape } from '../../lib/protocol/runner-protocol.ts';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';

@@ -32,6 +32,8 @@ import type { SandboxDriver } from './live/sandbox-driver.ts';
 import type { Heartbeat as SandboxBeat, SandboxStore } from './record/sandbox-store.ts';
 
 const RECONNECT_DELAY_MS = 250;
+/** Of a runner on another machine, which may stay away for long. */
+const MAX_RECONNECT_DELAY_MS = 4_000;
 
 /** `local`: on the machine of control, with which it starts and stops. `joined`: elsewhere, and perhaps gone for good. */
 export type LinkKind = 'local' | 'joined';
@@ -110,8 +112,14 @@ export class RunnerLink implements AsyncDisposable {
       await this.#loseAbandoned().catch((error: unknown) =>
         this.#parts.log.warn({ err: error }, 'the ends of lost sandboxes are recorded later'),
       );
-      await this.#pause(RECONNECT_DELAY_MS);
+      await this.#pause(this.#reconnectDelayMs);
     }
+  }
+
+  get #reconnectDelayMs(): number {
+    const awayMs = this.#lostAt === undefined ? 0 : performance.now() - this.#lostAt;
+    if (this.#parts.kind === 'local') return RECONNECT_DELAY_MS;
+    return Math.min(MAX_RECONNECT_DELAY_MS, Math.max(RECONNECT_DELAY_MS, awayMs / 4));
   }
 
   async #reconcileLoop(): Promise<void> {

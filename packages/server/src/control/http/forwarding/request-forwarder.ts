@@ -166,10 +166,14 @@ function sendBody(upstream: ClientRequest, { request: { raw }, text }: Forwarded
 }
 
 /** Passes the answer on. `onEndless` is called for one without an end of its own. */
-function carry(upstream: ClientRequest, asked: Asked, onEndless: () => void): Promise<'done' | 'early'> {
-  const { promise, resolve, reject } = Promise.withResolvers<'done' | 'early'>();
-  const done = (): void => resolve('done');
+async function carry(
+  upstream: ClientRequest,
+  asked: Asked,
+  onEndless: () => void,
+): Promise<'done' | 'early'> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
   let isAnswered = false;
+  let isEarly = false;
   upstream.on('error', reject);
   upstream.once('close', () => {
     if (!isAnswered) reject(new Error('the connection ended before the answer'));
@@ -178,10 +182,11 @@ function carry(upstream: ClientRequest, asked: Asked, onEndless: () => void): Pr
     isAnswered = true;
     if (answer.headers[TAKING_OVER] !== undefined && !asked.request.readableDidRead) {
       answer.resume();
-      return resolve('early');
+      isEarly = true;
+      return resolve();
     }
     if (/^text\/event-stream/iu.test(answer.headers['content-type'] ?? '')) onEndless();
-    passAnswer(answer, asked).then(done, reject);
+    passAnswer(answer, asked).then(resolve, reject);
     return undefined;
   });
   upstream.once('upgrade', (message, socket, head) => {
@@ -189,9 +194,10 @@ function carry(upstream: ClientRequest, asked: Asked, onEndless: () => void): Pr
     onEndless();
     passUpgrade(asked, { message, socket, head })
       .finally(() => asked.response.destroy())
-      .then(done, reject);
+      .then(resolve, reject);
   });
-  return promise;
+  await promise;
+  return isEarly ? 'early' : 'done';
 }
 
 function unanswered(cause: unknown, method = ''): AppError {

@@ -2,11 +2,11 @@
  * Measures requests that a control forwards to the one that owns the runner, against the same requests sent to that one: small
  * answers, commands, and the bytes of a file.
  */
-import { Cluster, type Machine } from '../e2e/fixtures/machines/cluster.ts';
-import { chooseAccelerator } from '../e2e/fixtures/service/accelerator.ts';
-import { API_KEY } from '../e2e/fixtures/service/service.ts';
-import { interleave, timeMs } from './fixtures/measure.ts';
-import { compare, report, type Figure } from './fixtures/report.ts';
+import { Cluster, type Machine } from '../../e2e/fixtures/machines/cluster.ts';
+import { chooseAccelerator } from '../../e2e/fixtures/service/accelerator.ts';
+import { API_KEY } from '../../e2e/fixtures/service/service.ts';
+import { interleave, timeMs } from '../fixtures/measure.ts';
+import { compare, report, type Figure } from '../fixtures/report.ts';
 
 const ROUNDS = 60;
 const FILE_ROUNDS = 10;

@@ -3,14 +3,14 @@
  * by the memory that the sandbox has written; and storing a snapshot against the size of what is sent. The S3 server is on
  * this host, so the network costs nothing and its work competes for the same cores. `--quick` only tests the benchmark.
  */
-import { CloneApi } from '../e2e/fixtures/clones/clone-api.ts';
-import { StoredCaptures } from '../e2e/fixtures/captures/stored-captures.ts';
-import { Api } from '../e2e/fixtures/api/api.ts';
-import { storeIn } from '../e2e/fixtures/disks/disk-store.ts';
-import { Service } from '../e2e/fixtures/service/service.ts';
-import { ObjectServer } from '../packages/server/src/lib/objects/testing/object-server.ts';
-import { interleave, summarize, timeMs } from './fixtures/measure.ts';
-import { compare, report, type Figure } from './fixtures/report.ts';
+import { CloneApi } from '../../e2e/fixtures/clones/clone-api.ts';
+import { StoredCaptures } from '../../e2e/fixtures/captures/stored-captures.ts';
+import { Api } from '../../e2e/fixtures/api/api.ts';
+import { storeIn } from '../../e2e/fixtures/disks/disk-store.ts';
+import { Service } from '../../e2e/fixtures/service/service.ts';
+import { ObjectServer } from '../../packages/server/src/lib/objects/testing/object-server.ts';
+import { interleave, summarize, timeMs } from '../fixtures/measure.ts';
+import { compare, report, type Figure } from '../fixtures/report.ts';
 
 const IS_QUICK = process.argv.includes('--quick');
 const ROUNDS = IS_QUICK ? 1 : 5;
