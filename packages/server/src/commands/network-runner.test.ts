@@ -180,7 +180,7 @@ test('requests over the network need epoch and protocol; the status needs neithe
   await using runner = await startRunner();
   using connection = runner.connect();
   await readStatus(connection);
-  await assert.rejects(readRoster(connection), { code: 'invalid_request', message: /coppice-epoch/u });
+  await assert.rejects(readRoster(connection), { code: 'unavailable', message: /being taken over/u });
   connection.epoch = 1;
   await readRoster(connection);
   for (const value of ['0', '-1', '1.5', '01', '1e3', '9'.repeat(16), 'x', '']) {

@@ -75,7 +75,8 @@ export class RunnerConnection implements Disposable {
 
   async #request(request: RunnerRequest, traceparent: string | undefined): Promise<RunnerAnswer> {
     // A runner of another machine answers only its owner. Before it is claimed it may say what it is.
-    if (this.#address.kind === 'network' && this.epoch === undefined && request.path !== '/status')
+    const hasEpoch = this.epoch !== undefined || request.headers?.[EPOCH_HEADER] !== undefined;
+    if (this.#address.kind === 'network' && !hasEpoch && request.path !== '/status')
       throw new AppError('unavailable', 'the runner is being taken over; try again');
     const session = await this.#connected();
     const stream = startStream(session, request, {
