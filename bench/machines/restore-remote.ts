@@ -1,6 +1,6 @@
 /**
  * Measures a restore of a snapshot that only the object store has, to the first exec, against a restore of the local copy,
- * by the memory that the sandbox has written; and storing a snapshot against the size of what is sent. The S3 server is on
+ * for several amounts of written memory. Also measures how long storing a snapshot takes, and how many bytes it sends. The S3 server is on
  * this host, so the network costs nothing and its work competes for the same cores. `--quick` only tests the benchmark.
  */
 import { CloneApi } from '../../e2e/fixtures/clones/clone-api.ts';

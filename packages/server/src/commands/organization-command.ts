@@ -3,11 +3,11 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { costCents } from '@coppice/contract';
 import { runCommand, UsageError } from './command-line.ts';
-import { loadConfig, type Config } from '../config/config.ts';
+import { withDatabase } from './control-database.ts';
+import { formatTable } from './format-table.ts';
+import type { Config } from '../config/config.ts';
 import { OrganizationAudit } from '../control/audit/organization/organization-audit.ts';
-import { openDatabase, type Database } from '../control/db/database.ts';
-import { assertUpToDate } from '../control/schema/migrate.ts';
-import { reachDatabase } from '../control/db/reach-database.ts';
+import type { Database } from '../control/db/database.ts';
 import { ALWAYS_LIMITED, LIMIT_NAMES, type LimitName, type OwnLimits } from '../control/limits/own-limits.ts';
 import {
   grantByOperator,
@@ -18,8 +18,6 @@ import {
 import { MASTER_KEY_NAME, openMasterKeys } from '../control/secrets/master-key.ts';
 import { SecretBox } from '../control/secrets/secret-box.ts';
 import { hostMoment } from '../lib/host-clock.ts';
-import { createLog } from '../lib/log.ts';
-import { becomeServiceAccount } from '../service-account.ts';
 
 const CENTS = /^\s*(?<sign>-?)(?<whole>\d{1,9})(?:\.(?<fraction>\d{2}))?$/u;
 /** Largest value of the 32-bit database columns. */
@@ -39,7 +37,7 @@ function list(args: string[]): Work {
     const organizations = await listOrganizations(db, options);
     return values.json === true
       ? JSON.stringify(organizations.map(toJson), undefined, 2)
-      : formatTable(organizations);
+      : formatOrganizations(organizations);
   };
 }
 
@@ -138,7 +136,7 @@ function toJson(summary: OrganizationSummary): object {
   };
 }
 
-function formatTable(organizations: readonly OrganizationSummary[]): string {
+function formatOrganizations(organizations: readonly OrganizationSummary[]): string {
   const rows = organizations.map(({ id, name, region, sandboxes, spentUnits, creditLeftUnits, limits }) => {
     const own = LIMIT_NAMES.filter((each) => limits[each] !== null);
     return [
@@ -151,17 +149,7 @@ function formatTable(organizations: readonly OrganizationSummary[]): string {
       own.map((each) => `${toOption(each)} ${describeLimit(each, limits[each])}`).join(', '),
     ];
   });
-  const widths = HEADS.map((head, column) =>
-    Math.max(head.length, ...rows.map((row) => row[column]?.length ?? 0)),
-  );
-  return [HEADS, ...rows]
-    .map((row) =>
-      row
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n');
+  return formatTable(HEADS, rows);
 }
 
 /** The log is keyed by a secret that is sealed with the service's master key. */
@@ -170,23 +158,12 @@ function openAudit({ control }: Config): OrganizationAudit {
   return new OrganizationAudit(new SecretBox(current, older));
 }
 
-async function run(work: Work): Promise<string> {
-  const config = loadConfig();
-  becomeServiceAccount(config);
-  await using stack = new AsyncDisposableStack();
-  const log = createLog('organization', 'warn');
-  const connection = await reachDatabase(config.control, stack, log);
-  const db = stack.adopt(openDatabase(connection, log), (open) => open.destroy());
-  await assertUpToDate(db);
-  return await work(db, config);
-}
-
 async function main(): Promise<void> {
   const [verb, ...args] = process.argv.slice(2);
   const understand = { list, grant, limit }[verb ?? ''];
   if (understand === undefined)
     throw new UsageError(`unknown command "${verb ?? ''}": expected list, grant or limit`);
-  process.stdout.write(`${await run(understand(args))}\n`);
+  process.stdout.write(`${await withDatabase('organization', understand(args))}\n`);
 }
 
 await runCommand('coppice admin', main);

@@ -4,19 +4,18 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { runCommand, UsageError } from './command-line.ts';
-import { ConfigError, loadConfig, type Config } from '../config/config.ts';
+import { withDatabase } from './control-database.ts';
+import { formatTable } from './format-table.ts';
+import { ConfigError, loadConfig } from '../config/config.ts';
 import { ensureAuthority } from '../control/authority/authority.ts';
 import { makeToken } from '../control/authority/join-tokens.ts';
 import { listRunners, revokeRunner, type ListedRunner } from '../control/authority/joined-runners.ts';
-import { openDatabase, type Database } from '../control/db/database.ts';
 import {
   beginDrain,
   cordonRunner,
   listAtRunner,
   uncordonRunner,
 } from '../control/ownership/closed-runners.ts';
-import { reachDatabase } from '../control/db/reach-database.ts';
-import { assertUpToDate } from '../control/schema/migrate.ts';
 import { MASTER_KEY_NAME, openMasterKeys } from '../control/secrets/master-key.ts';
 import { SecretBox } from '../control/secrets/secret-box.ts';
 import { armFaults } from '../lib/fault-directory.ts';
@@ -30,8 +29,8 @@ import {
   type JoinToken,
 } from '../lib/protocol/join-protocol.ts';
 import { joinInstallation } from '../runner/identity/join-installation.ts';
-import { becomeServiceAccount } from '../service-account.ts';
 
+const LOG_NAME = 'runner-command';
 const MINUTE_MS = 60_000;
 const DEFAULT_MINUTES = 60;
 const DEFAULT_DRAIN_MINUTES = 10;
@@ -40,25 +39,13 @@ const MAX_SHOWN = 20;
 const MAX_MINUTES = 7 * 24 * 60;
 const HEADS = ['ID', 'STATE', 'ADDRESS', 'OWNER', 'EPOCH', 'REGION', 'VMS', 'JOINED'];
 
-/** Runs with the database of control, whether or not the service runs. */
-async function withDatabase(work: (db: Database, config: Config) => Promise<string>): Promise<string> {
-  const config = loadConfig();
-  becomeServiceAccount(config);
-  await using stack = new AsyncDisposableStack();
-  const log = createLog('runner-command', 'warn');
-  const connection = await reachDatabase(config.control, stack, log);
-  const db = stack.adopt(openDatabase(connection, log), (open) => open.destroy());
-  await assertUpToDate(db);
-  return await work(db, config);
-}
-
 async function token(args: string[]): Promise<string> {
   const { values } = parseArgs({
     args,
     options: { runner: { type: 'string' }, minutes: { type: 'string', default: String(DEFAULT_MINUTES) } },
   });
   const minutes = readMinutes(values.minutes);
-  return withDatabase(async (db, { control }) => {
+  return withDatabase(LOG_NAME, async (db, { control }) => {
     const { current, older } = openMasterKeys(join(control.dataDir, MASTER_KEY_NAME));
     const authority = await ensureAuthority(db, new SecretBox(current, older));
     const made = await makeToken(db, authority, { runnerId: values.runner, validMs: minutes * MINUTE_MS });
@@ -79,16 +66,16 @@ function describeUse(listen: HostAndPort | undefined, minutes: number): string {
 
 async function list(args: string[]): Promise<string> {
   const { values } = parseArgs({ args, options: { json: { type: 'boolean' } } });
-  return withDatabase(async (db) => {
+  return withDatabase(LOG_NAME, async (db) => {
     const runners = await listRunners(db);
-    return values.json === true ? JSON.stringify(runners.map(toJson), undefined, 2) : formatTable(runners);
+    return values.json === true ? JSON.stringify(runners.map(toJson), undefined, 2) : formatRunners(runners);
   });
 }
 
 async function revoke(args: string[]): Promise<string> {
   const { positionals } = parseArgs({ args, options: {}, allowPositionals: true });
   const id = readRunner('revoke', positionals);
-  return withDatabase(async (db) => {
+  return withDatabase(LOG_NAME, async (db) => {
     await revokeRunner(db, id);
     return `${id} is revoked for good: no control connects to it. Stop its service, and delete its data directory to use the machine again.`;
   });
@@ -96,7 +83,7 @@ async function revoke(args: string[]): Promise<string> {
 
 async function cordon(args: string[]): Promise<string> {
   const id = readRunner('cordon', args);
-  return withDatabase(async (db) => {
+  return withDatabase(LOG_NAME, async (db) => {
     await cordonRunner(db, id);
     return `${id} gets no new sandboxes; those that it has continue. coppice admin runner uncordon ends it.`;
   });
@@ -104,7 +91,7 @@ async function cordon(args: string[]): Promise<string> {
 
 async function uncordon(args: string[]): Promise<string> {
   const id = readRunner('uncordon', args);
-  return withDatabase(async (db) => {
+  return withDatabase(LOG_NAME, async (db) => {
     await uncordonRunner(db, id);
     return `${id} gets new sandboxes again.`;
   });
@@ -119,7 +106,7 @@ async function drain(args: string[]): Promise<string> {
   });
   const id = readRunner('drain', positionals);
   const waitMs = readMinutes(values.minutes) * MINUTE_MS;
-  return withDatabase(async (db) => {
+  return withDatabase(LOG_NAME, async (db) => {
     await beginDrain(db, id, waitMs);
     const end = performance.now() + waitMs;
     let left = await listAtRunner(db, id);
@@ -170,7 +157,7 @@ async function joinOne(args: string[]): Promise<string> {
         '10.0.0.5:9443, in the settings of the service',
     );
   await using _ = await lockDirectories('runner', runner);
-  const log = createLog('runner-command', 'warn');
+  const log = createLog(LOG_NAME, 'warn');
   const record = await joinInstallation({ dataDir, control, token: read, listen, address, log });
   return `${record.runner_id} has joined: controls reach it at ${record.address}. Start the service of this machine.`;
 }
@@ -225,7 +212,7 @@ function toJson(runner: ListedRunner): object {
   };
 }
 
-function formatTable(runners: readonly ListedRunner[]): string {
+function formatRunners(runners: readonly ListedRunner[]): string {
   const rows = runners.map((runner) => [
     runner.id,
     stateOf(runner),
@@ -236,17 +223,7 @@ function formatTable(runners: readonly ListedRunner[]): string {
     String(runner.vms),
     runner.joinedAt === null ? '-' : new Date(runner.joinedAt).toISOString(),
   ]);
-  const widths = HEADS.map((head, column) =>
-    Math.max(head.length, ...rows.map((row) => row[column]?.length ?? 0)),
-  );
-  return [HEADS, ...rows]
-    .map((row) =>
-      row
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n');
+  return formatTable(HEADS, rows);
 }
 
 async function main(): Promise<void> {

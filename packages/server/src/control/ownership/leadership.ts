@@ -1,6 +1,6 @@
 /**
- * Whether this control leads: it does the work that belongs to no runner, such as deleting what is old. The leading control is
- * the live, unfenced one that has started first. Each looks for itself when it renews its lease:
+ * Decides which control leads. That one does the work that belongs to no runner, such as deleting old records. It is the live,
+ * unfenced control that has started first. Each looks for itself when it renews its lease:
  *
  *     lease renewed ─► this is the first live row in `controls` ─► leads ─► until the next renewal, or the end of the lease here
  *

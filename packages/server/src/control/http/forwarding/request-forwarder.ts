@@ -157,7 +157,7 @@ function sendBody(upstream: ClientRequest, { request: { raw }, text }: Forwarded
     raw.once('end', () => {
       if (addTrailers(upstream, raw.rawTrailers)) upstream.end();
     });
-    // What is left is read, so that a client that writes first gets the answer.
+    // The rest of the body is read and dropped: a client that reads the answer only after it has written all gets it.
     upstream.once('close', () => {
       raw.unpipe(upstream);
       raw.resume();
