@@ -11,7 +11,9 @@ const UNKNOWN_SECONDS = 60;
 /** Unit test files share a process until they take this long together. */
 const BATCH_SECONDS = 60;
 const BATCH = join(REPOSITORY, 'scripts', 'test', 'jobs', 'batch.mjs');
-/** Three times what the longest takes: one that a failed test keeps alive must not use up the time of all. */
+/** The files that share a service are divided into processes that take no longer than this. */
+const SHARED_SECONDS = 900;
+/** Twice what the longest takes: one that a failed test keeps alive must not use up the time of all. */
 const TIMEOUT_MS = 30 * MINUTE_MS;
 const TEST_TIMEOUT_MS = 10 * MINUTE_MS;
 
@@ -99,14 +101,14 @@ export function divide({ files, times }) {
 }
 
 /**
- * Plans the tests on VMs. Files that share a service are one job in one process, so that images and templates are made
- * once. Each lane uses its own `COPPICE_TEST_LANE` for what must differ; all share the directory `COPPICE_TEST_RUN`.
+ * Plans the tests on VMs. Files that share a service are few jobs, each in one process, so that images and templates
+ * are made once in each. Each lane uses its own `COPPICE_TEST_LANE` for what must differ; all share the directory `COPPICE_TEST_RUN`.
  * @param {FilesOptions} options
  * @returns {Promise<Job[]>}
  */
 export async function planMachineJobs({ suite, node, files, times, env }) {
   const secondsOf = secondsFrom(times, UNKNOWN_SECONDS);
-  const groups = await groupByService(files);
+  const groups = (await groupByService(files)).flatMap((group) => cut(group, secondsOf));
   return groups.map((group) => ({
     suite,
     title: group.map((file) => relative(REPOSITORY, file)).join(' '),
@@ -122,6 +124,27 @@ export async function planMachineJobs({ suite, node, files, times, env }) {
         onLine: print,
       }),
   }));
+}
+
+/**
+ * Cuts a list of files into parts of about the same duration, in the same order.
+ * @param {readonly string[]} files
+ * @param {(file: string) => number} secondsOf
+ * @returns {string[][]}
+ */
+export function cut(files, secondsOf) {
+  const total = files.reduce((sum, file) => sum + secondsOf(file), 0);
+  const seconds = total / Math.ceil(total / SHARED_SECONDS);
+  /** @type {string[][]} */
+  const parts = [];
+  let before = 0;
+  for (const file of files) {
+    // A file belongs to the part in which its middle is.
+    const index = Math.floor((before + secondsOf(file) / 2) / seconds);
+    before += secondsOf(file);
+    (parts[index] ??= []).push(file);
+  }
+  return parts.filter((part) => part !== undefined);
 }
 
 /** @param {string} file */

@@ -3,12 +3,15 @@ import { existsSync, readdirSync } from 'node:fs';
 import { basename, join, relative } from 'node:path';
 import { test } from 'node:test';
 import { REPOSITORY } from '../../setup/paths.mjs';
-import { divide, planBatches, planMachineJobs, PLACES } from './node-jobs.mjs';
+import { readTimes } from '../results/file-times.mjs';
+import { cut, divide, planBatches, planMachineJobs, PLACES } from './node-jobs.mjs';
 
 const DIRECTORY = join(REPOSITORY, 'e2e');
 const FILES = readdirSync(DIRECTORY, { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.test.ts'))
   .map((name) => join(DIRECTORY, name));
+
+const SHORT_TIMES = new Map(FILES.map((file) => [relative(REPOSITORY, file), 1]));
 
 /** @param {ReadonlyMap<string, number>} times */
 async function planFiles(times = new Map()) {
@@ -21,7 +24,7 @@ async function planFiles(times = new Map()) {
 }
 
 test('every file is in exactly one job, and files that share a service are in the same job', async () => {
-  const jobs = await planFiles();
+  const jobs = await planFiles(SHORT_TIMES);
   assert.deepEqual(
     jobs.flatMap(({ names }) => names).toSorted(),
     FILES.map((file) => basename(file)).toSorted(),
@@ -35,6 +38,22 @@ test('every file is in exactly one job, and files that share a service are in th
   assert.equal(jobOf('exec.test.ts'), jobOf('sdk.test.ts'));
   assert.notEqual(jobOf('exec.test.ts'), jobOf('egress-live.test.ts'));
   assert.equal(jobOf('faults.test.ts')?.names.length, 1);
+});
+
+test('files that share a service are cut into parts of about the same duration, in their order', () => {
+  const files = ['a', 'b', 'c', 'd', 'e', 'f'];
+  const parts = (/** @type {number[]} */ ...seconds) =>
+    cut(files, (file) => seconds[files.indexOf(file)] ?? 0).map((part) => part.join(''));
+  assert.deepEqual(parts(100, 100, 100, 100, 100, 100), ['abcdef']);
+  assert.deepEqual(parts(300, 300, 300, 300, 300, 300), ['abc', 'def']);
+  assert.deepEqual(parts(1200, 100, 100, 100, 100, 100), ['a', 'bcdef']);
+  assert.deepEqual(parts(1, 1, 4000, 1, 1, 1), ['ab', 'c', 'def']);
+});
+
+test('no job of many files takes longer than its time limit allows', async () => {
+  const jobs = await planFiles(readTimes());
+  for (const { names, seconds } of jobs)
+    assert.ok(names.length === 1 || seconds < 1200, `${seconds} s: ${names.join(' ')}`);
 });
 
 test('the time of a job is the sum of its files, and a file never measured does not come last', async () => {

@@ -57,7 +57,9 @@ test('the database of another installation is never used: calls get 503, /health
   const { id } = await victim.create();
   const own = { ...victim.connection, host: `${socketsOf(victim)}.before` };
   await replaceSockets(victim, other);
-  assert.equal((await victim.call('GET', '/v1/runs', { apiKey: foreignKey })).status, 401);
+  // 503 if the pool needed a new connection, which is refused.
+  const { status } = await victim.call('GET', '/v1/runs', { apiKey: foreignKey });
+  assert.ok([401, 503].includes(status), `${status}`);
   await waitFor('/healthz to notice', async () => (await victim.call('GET', '/healthz')).status === 503);
   assert.match((await victim.call('GET', '/healthz')).body.error.message, FOREIGN);
   for (const which of ['pool', 'all'] as const) {
