@@ -17,13 +17,13 @@ export function generateInvitation() {
 }
 
 /**
- * @param {{ key?: string, invitation?: string, settings: Record<string, string> }} content
+ * @param {{ unit: string, key?: string, invitation?: string, settings: Record<string, string> }} content  `unit`: without its suffix
  * @returns {string} the configuration file of a new installation; throws SetupError for a value that it cannot hold
  */
-export function buildEnvironmentFile({ key, invitation, settings }) {
+export function buildEnvironmentFile({ unit, key, invitation, settings }) {
   const lines = [
     '# Settings of the Coppice service, as NAME=value. Full list: docs/reference/configuration.md',
-    '# After a change: systemctl restart coppice   (sandboxes keep running)',
+    `# After a change: systemctl restart ${unit}   (sandboxes keep running)`,
     '',
     '#COPPICE_LISTEN=127.0.0.1:8080',
     '#COPPICE_LOG_LEVEL=info',

@@ -24,7 +24,7 @@ import { forgetInstallation, listOthers } from './installations.mjs';
 import { buildNetworkNames, listOwnAddresses } from './network-removal.mjs';
 import { RemovalReport } from './removal-report.mjs';
 import { buildSignUpLink } from './sign-up-link.mjs';
-import { fillUnit } from './unit.mjs';
+import { fillUnit, ROLES, UNIT_NAMES } from './unit.mjs';
 
 let directory = '';
 beforeEach(() => {
@@ -44,12 +44,45 @@ test('the unit runs this checkout, also with special characters in its path', ()
   assert.match(unit, /^KillMode=process$/mu);
 });
 
+/** @param {import('./unit.mjs').Role} role */
+function readUnit(role) {
+  return readFileSync(join(REPOSITORY, 'deploy', UNIT_NAMES[role]), 'utf8');
+}
+
+/**
+ * Returns the settings of a unit that decide its rights and what happens to its VMs.
+ * @param {string} unit
+ */
+function listRights(unit) {
+  return unit
+    .slice(unit.indexOf('KillMode='))
+    .split('\n')
+    .filter((line) => /^\w+=/u.test(line));
+}
+
+test('each role has a unit that starts this role alone', () => {
+  const commands = ROLES.map((role) => /^ExecStart=(.*)$/mu.exec(readUnit(role))?.[1]);
+  assert.deepEqual(commands, ['@NODE@ @MAIN@', '@NODE@ @MAIN@ control', '@NODE@ @MAIN@ runner']);
+});
+
+test('a runner alone has the rights that it has beside a control, and a control alone has none over VMs', () => {
+  assert.deepEqual(listRights(readUnit('runner')), listRights(readUnit('all')));
+  const control = listRights(readUnit('control'));
+  assert.ok(control.includes('PrivateDevices=yes'), 'neither KVM nor TUN');
+  const rights = control.find((line) => line.startsWith('CapabilityBoundingSet=')) ?? '';
+  assert.match(rights, /CAP_SETUID/u);
+  assert.doesNotMatch(rights, /CAP_(?:SYS|NET)_|CAP_KILL|CAP_MKNOD|CAP_DAC_OVERRIDE/u);
+});
+
 test('a configuration file parses to the settings that were written', () => {
   const settings = { COPPICE_LISTEN: '[::1]:80', COPPICE_DATA_DIR: '/srv/a b#c' };
-  const text = buildEnvironmentFile({ key: 'cop_live_us_x', invitation: 'inv_x', settings });
+  const text = buildEnvironmentFile({ unit: 'coppice', key: 'cop_live_us_x', invitation: 'inv_x', settings });
   const secrets = { COPPICE_BOOTSTRAP_KEY: 'cop_live_us_x', COPPICE_BOOTSTRAP_INVITATION: 'inv_x' };
   assert.deepEqual({ ...parseEnv(text) }, { ...settings, ...secrets });
-  assert.throws(() => buildEnvironmentFile({ settings: { COPPICE_USER: 'a\nb' } }), /COPPICE_USER/u);
+  assert.throws(
+    () => buildEnvironmentFile({ unit: 'coppice', settings: { COPPICE_USER: 'a\nb' } }),
+    /COPPICE_USER/u,
+  );
 });
 
 test('a generated key and invitation have the format that the service requires', () => {

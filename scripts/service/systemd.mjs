@@ -15,6 +15,6 @@ export async function systemctl(...args) {
   await run('systemctl', args, {
     step: `systemctl ${args.join(' ')}`,
     timeoutMs: TIMEOUT_MS,
-    remedy: 'journalctl -u coppice shows the log of the service',
+    remedy: "journalctl -u 'coppice*' shows the log of the service",
   });
 }

@@ -37,7 +37,7 @@ import {
 } from './processes.mjs';
 import { RemovalReport } from './removal-report.mjs';
 import { isSystemdRunning, systemctl } from './systemd.mjs';
-import { UNIT_NAME, UNIT_PATH } from './unit.mjs';
+import { ROLES, UNIT_NAMES, unitPath } from './unit.mjs';
 
 /**
  * @typedef {object} UninstallOptions
@@ -52,7 +52,7 @@ export async function uninstall(options) {
   const directories = { dataDir: dataDirectory(), runDir: runDirectory() };
   const unitDataDir = findUnitDataDir(options);
   const isOfUnit = isRoot() && unitDataDir === directories.dataDir;
-  if (isOfUnit) await attempt('the unit', report, () => removeUnit(options, report));
+  if (isOfUnit) await attempt('the unit', report, () => removeUnits(options, report));
   else leaveUnit(options, unitDataDir, report);
   const ownRunDir = await endProcesses(directories, report);
   const { slug } = buildNetworkNames(directories.dataDir);
@@ -99,7 +99,8 @@ function findUnitDataDir({ root }) {
  * @param {RemovalReport} report
  */
 function leaveUnit({ root }, unitDataDir, report) {
-  for (const path of [join(root, UNIT_PATH), join(root, CONFIGURATION_FILE)])
+  const units = ROLES.map((role) => unitPath(root, role));
+  for (const path of [...units, join(root, CONFIGURATION_FILE)])
     if (existsSync(path)) report.leave(`${path}: belongs to the installation in ${unitDataDir}`);
 }
 
@@ -107,14 +108,16 @@ function leaveUnit({ root }, unitDataDir, report) {
  * @param {UninstallOptions} options
  * @param {RemovalReport} report
  */
-async function removeUnit({ root }, report) {
-  const path = join(root, UNIT_PATH);
-  if (!existsSync(path)) return;
+async function removeUnits({ root }, report) {
   const isManaged = root === '/' && isSystemdRunning();
-  if (isManaged) await systemctl('disable', '--now', UNIT_NAME);
-  await rm(path);
-  report.remove(path);
-  if (isManaged) await systemctl('daemon-reload');
+  for (const role of ROLES) {
+    const path = unitPath(root, role);
+    if (!existsSync(path)) continue;
+    if (isManaged) await systemctl('disable', '--now', UNIT_NAMES[role]);
+    await rm(path);
+    report.remove(path);
+    if (isManaged) await systemctl('daemon-reload');
+  }
 }
 
 /**

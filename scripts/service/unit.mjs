@@ -3,17 +3,35 @@ import { join } from 'node:path';
 import { REPOSITORY } from '../setup/paths.mjs';
 import { findServiceProgram } from '../setup/service-program.mjs';
 
-export const UNIT_NAME = 'coppice.service';
-export const UNIT_PATH = `/etc/systemd/system/${UNIT_NAME}`;
-const TEMPLATE = join(REPOSITORY, 'deploy', UNIT_NAME);
+/** @typedef {'all' | 'control' | 'runner'} Role  `all`: the supervisor with both */
+
+/**
+ * Each role's unit in systemd. A machine has that of `all`, or one or both of the others.
+ * @type {Readonly<Record<Role, string>>}
+ */
+export const UNIT_NAMES = {
+  all: 'coppice.service',
+  control: 'coppice-control.service',
+  runner: 'coppice-runner.service',
+};
+export const ROLES = /** @type {readonly Role[]} */ (Object.keys(UNIT_NAMES));
+
+/**
+ * @param {string} root
+ * @param {Role} role
+ */
+export function unitPath(root, role) {
+  return join(root, '/etc/systemd/system', UNIT_NAMES[role]);
+}
 
 /**
  * @param {string} node
+ * @param {Role} role
  * @returns {Promise<string>} the unit of this checkout
  */
-export async function buildUnit(node) {
+export async function buildUnit(node, role) {
   const main = await findServiceProgram();
-  const template = await readFile(TEMPLATE, 'utf8');
+  const template = await readFile(join(REPOSITORY, 'deploy', UNIT_NAMES[role]), 'utf8');
   return fillUnit(template, { node, main, repository: REPOSITORY });
 }
 
