@@ -306,8 +306,8 @@ function buildHealth({ gate, databaseHealth, runners }: HealthParts) {
     checkHealth: async (): Promise<void> => {
       await databaseHealth.check();
       gate.assertOpen();
-      if (runners.listConnected().length === 0) throw new AppError('unavailable', 'no runner is connected');
+      runners.requireAccelerator();
     },
-    getAccelerator: () => runners.any().status.accelerator,
+    getAccelerator: () => runners.requireAccelerator(),
   };
 }
