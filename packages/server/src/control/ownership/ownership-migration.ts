@@ -41,5 +41,6 @@ export async function addRunnerReports(db: Kysely<unknown>): Promise<void> {
     ALTER TABLE runners
       ADD COLUMN heard_at bigint,
       ADD COLUMN report jsonb,
-      ADD COLUMN handed_at bigint`.execute(db);
+      ADD COLUMN handed_at bigint,
+      ADD COLUMN taking_until bigint`.execute(db);
 }

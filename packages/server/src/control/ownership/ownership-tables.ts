@@ -46,4 +46,6 @@ export interface RunnerTable {
   report: Generated<unknown>;
   /** When an owner last gave it to another control, or meant to; null for never. */
   handed_at: Generated<number | null>;
+  /** Until then requests wait, as its owner may not have its sandboxes yet, or no more; null once it has them. */
+  taking_until: Generated<number | null>;
 }

@@ -11,6 +11,7 @@ import { sql, type RawBuilder } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { IS_LIVE_CONTROL } from './control-count.ts';
 import { DATABASE_NOW } from './database-time.ts';
+import { takingUntil } from './owners.ts';
 
 /** Between two handovers in the installation. */
 export const HANDOVER_GAP_MS = 2_000;
@@ -55,14 +56,20 @@ export class RunnerBalance {
     return rows.map((row) => row.id);
   }
 
-  /** Begins the only handover of the installation for a while. Returns false if the runner should stay. */
+  /**
+   * Begins the only handover of the installation for a while: requests at other controls wait from now on. Returns false if the
+   * runner should stay.
+   */
   async reserve(id: string, heir: string): Promise<boolean> {
     return this.#db.transaction().execute(async (transaction) => {
       await sql`SELECT pg_advisory_xact_lock(hashtextextended('coppice-handover', 0))`.execute(transaction);
       if ((await findHeir(transaction, this.#options)) !== heir) return false;
       const { numUpdatedRows } = await transaction
         .updateTable('runners')
-        .set({ handed_at: sql<number>`(extract(epoch FROM clock_timestamp()) * 1000)::bigint` })
+        .set({
+          handed_at: sql<number>`(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
+          taking_until: takingUntil(),
+        })
         .where('id', '=', id)
         .where('owner', '=', this.#options.control)
         .where('revoked_at', 'is', null)
@@ -75,7 +82,7 @@ export class RunnerBalance {
   async give(id: string, heir: string): Promise<boolean> {
     const { numUpdatedRows } = await this.#db
       .updateTable('runners')
-      .set({ owner: heir, epoch: sql<number>`epoch + 1` })
+      .set({ owner: heir, epoch: sql<number>`epoch + 1`, taking_until: takingUntil() })
       .where('id', '=', id)
       .where('owner', '=', this.#options.control)
       .where('revoked_at', 'is', null)

@@ -5,6 +5,7 @@ import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 import type { Database } from '../db/database.ts';
 import { IS_LIVE_CONTROL } from './control-count.ts';
 import { DATABASE_NOW } from './database-time.ts';
+import { takingUntil } from './owners.ts';
 
 /** A runner of another control that was heard within this time answers: owners note it every 10 s. */
 const HEARD_MS = 30_000;
@@ -136,6 +137,17 @@ export class RunnerClaims {
     return rows.map((row) => row.id);
   }
 
+  /** Has requests sent to this control: it has the sandboxes of the runner. */
+  async noteTaken(id: string): Promise<void> {
+    await this.#db
+      .updateTable('runners')
+      .set({ taking_until: null })
+      .where('id', '=', id)
+      .where('owner', '=', this.#control)
+      .where('taking_until', 'is not', null)
+      .execute();
+  }
+
   /** Gives what a revoked runner has left to another one. */
   async inherit(from: string, heir: string): Promise<void> {
     await this.#db.transaction().execute((transaction) => handOver(transaction, from, heir));
@@ -229,7 +241,8 @@ export class RunnerClaims {
   async claim(id: string, seen = 0): Promise<number | undefined> {
     const fenced = await this.#fenceFormer(id);
     const { rows } = await sql<{ epoch: number }>`
-      UPDATE runners SET owner = ${this.#control}, epoch = greatest(epoch, ${seen}::bigint) + 1
+      UPDATE runners SET owner = ${this.#control}, epoch = greatest(epoch, ${seen}::bigint) + 1,
+        taking_until = CASE WHEN owner = ${this.#control} THEN taking_until ELSE ${takingUntil()} END
       WHERE id = ${id} AND revoked_at IS NULL
         AND (owner IS NULL OR owner = ${fenced ?? null} OR (owner = ${this.#control} AND epoch < ${seen}::bigint))
       RETURNING epoch`.execute(this.#db);

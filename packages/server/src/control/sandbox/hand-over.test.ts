@@ -2,11 +2,13 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import { waitFor } from '../testing/control-harness.ts';
+import { waitFor, type Answer } from '../testing/control-harness.ts';
 import { JoinedRunner } from '../testing/controls/joined-runner.ts';
 import { TwoControls } from '../testing/controls/two-controls.ts';
 
 const RUNNERS = 3;
+/** A body that is not held in memory, so it cannot be sent twice. */
+const CONTENT = Buffer.alloc(300_000, 'content ');
 
 let both: TwoControls;
 const joined: JoinedRunner[] = [];
@@ -91,16 +93,20 @@ test('a runner that is not in use moves, and no request of its sandboxes fails',
   for (const { runner } of joined) runner.onExec = (command) => command.exit(0);
   let isBalanced = false;
   const work = ids.map(async (id) => {
-    const codes = new Set<number>();
+    const faults: string[] = [];
+    const note = ({ status, body }: Answer): void => {
+      if (status !== 200) faults.push(`${status} ${JSON.stringify(body)}`);
+    };
     while (!isBalanced) {
-      codes.add((await both.one.call('POST', `/v1/runs/${id}/exec`, { body: { command: 'x' } })).status);
-      codes.add((await both.other.call('GET', `/v1/runs/${id}`)).status);
+      note(await both.one.call('POST', `/v1/runs/${id}/exec`, { body: { command: 'x' } }));
+      note(await both.one.call('POST', `/v1/runs/${id}/files/upload?path=/w/a`, { raw: CONTENT }));
+      note(await both.other.call('GET', `/v1/runs/${id}`));
     }
-    return codes;
+    return faults;
   });
   await waitFor('one runner for the other control', async () => (await countOwned()).join() === '2,1', 30_000);
   isBalanced = true;
-  for (const codes of await Promise.all(work)) assert.deepEqual([...codes], [200]);
+  assert.deepEqual((await Promise.all(work)).flat(), []);
   await waitFor('the other control has it', () =>
     both.other.logLines.some((line) => line.includes('the runner is connected')),
   );

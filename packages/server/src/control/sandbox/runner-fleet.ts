@@ -27,6 +27,8 @@ const DRAIN_EVERY_MS = 10_000;
 /** Of a control that is alone with the runner of its machine: it only notes whether the operator has cordoned it. */
 const REST_MS = 5_000;
 
+/** Longer than a control uses the owner that it has found. */
+const FORWARDED_MS = 500;
 /** Requests that waited for a runner in vain are not held back again at once. */
 const BUSY_REST_MS = 60_000;
 
@@ -191,18 +193,22 @@ export class RunnerFleet implements AsyncDisposable {
         .filter(({ id }) => movable.has(id) && performance.now() >= (this.#busyUntil.get(id) ?? 0)),
     );
     if (runner === undefined || !(await balance.reserve(runner.id, heir))) return;
-    runner.isLeaving = true;
     try {
       await this.#handOver(runner, heir);
     } finally {
       runner.isLeaving = false;
+      await this.#parts.claims.noteTaken(runner.id);
     }
   }
 
   async #handOver(runner: OwnedRunner, heir: string): Promise<void> {
     const { drivers, balance, log } = this.#parts;
     const { id } = runner;
-    if (!(await waitUntilQuiet(runner, () => drivers.listAt(id), this.#stop.signal))) {
+    const { signal } = this.#stop;
+    // Other controls may have looked it up just before, and what they forward is served as before.
+    await delay(FORWARDED_MS, undefined, { signal });
+    runner.isLeaving = true;
+    if (!(await waitUntilQuiet(runner, () => drivers.listAt(id), signal))) {
       this.#busyUntil.set(id, performance.now() + BUSY_REST_MS);
       log.debug({ runner_id: id }, 'the runner is in use, and stays for now');
       return;
@@ -265,6 +271,7 @@ export class RunnerFleet implements AsyncDisposable {
     try {
       await beforeLoad();
       await drivers.load(id);
+      await this.#parts.claims.noteTaken(id);
       runner.isCordoned = (await this.#parts.claims.listClosed()).some((closed) => closed.id === id);
     } catch (error) {
       drivers.unload(id);

@@ -100,7 +100,9 @@ export class RequestForwarder implements Disposable {
       upstream.destroy(new Error('the owner is gone')),
     );
     try {
-      const answered = carry(upstream, asked, () => forwarded.over.addEventListener('abort', cutClient));
+      const mayRepeat = (): boolean => forwarded.text !== undefined || !asked.request.readableDidRead;
+      const onEndless = (): void => forwarded.over.addEventListener('abort', cutClient);
+      const answered = carry(upstream, asked, { mayRepeat, onEndless });
       sendBody(upstream, forwarded);
       return await answered;
     } catch (error) {
@@ -169,7 +171,7 @@ function sendBody(upstream: ClientRequest, { request: { raw }, text }: Forwarded
 async function carry(
   upstream: ClientRequest,
   asked: Asked,
-  onEndless: () => void,
+  { mayRepeat, onEndless }: { mayRepeat: () => boolean; onEndless: () => void },
 ): Promise<'done' | 'early'> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let isAnswered = false;
@@ -180,7 +182,7 @@ async function carry(
   });
   upstream.once('response', (answer: IncomingMessage) => {
     isAnswered = true;
-    if (answer.headers[TAKING_OVER] !== undefined && !asked.request.readableDidRead) {
+    if (answer.headers[TAKING_OVER] !== undefined && mayRepeat()) {
       answer.resume();
       isEarly = true;
       return resolve();

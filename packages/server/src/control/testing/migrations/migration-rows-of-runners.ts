@@ -93,5 +93,5 @@ export const RUNNER_IDENTITIES: Change = {
 };
 
 export const RUNNER_REPORTS: Change = {
-  columns: { runners: ({ owner }) => ({ heard_at: owner === null ? null : NOW, report: null, handed_at: null }) },
+  columns: { runners: ({ owner }) => ({ heard_at: owner === null ? null : NOW, report: null, handed_at: null, taking_until: null }) },
 };
