@@ -66,6 +66,8 @@ interface Member {
 }
 
 export class RunnerFleet implements AsyncDisposable {
+  /** Runners that this control has got, and given to another one. */
+  readonly counts = { taken: 0, handedOver: 0 };
   readonly #parts: RunnerFleetParts;
   readonly #stop = new AbortController();
   readonly #members = new Map<string, Member>();
@@ -217,8 +219,9 @@ export class RunnerFleet implements AsyncDisposable {
     drivers.unload(id);
     await this.#drop(id);
     // Otherwise this control takes it again.
-    if (await balance.give(id, heir))
-      log.info({ runner_id: id, control_id: heir }, 'the runner is handed over to a control that has fewer');
+    if (!(await balance.give(id, heir))) return;
+    this.counts.handedOver += 1;
+    log.info({ runner_id: id, control_id: heir }, 'the runner is handed over to a control that has fewer');
   }
 
   /** Keeps new VMs away from runners that are cordoned, and empties those that are drained. */
@@ -282,6 +285,7 @@ export class RunnerFleet implements AsyncDisposable {
     const link = openLink(runner, member.joined === undefined ? 'local' : 'joined');
     if (member.joined === undefined) this.#replaced.resolve(link.replaced);
     this.#members.set(id, { ...member, link, storage: openStorage?.(runner) });
+    this.counts.taken += 1;
     log.info({ runner_id: id }, 'this control has the runner');
     // One runner that does not answer must not keep the others waiting.
     if (this.#isStarted) void link.start();

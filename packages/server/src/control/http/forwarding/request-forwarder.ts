@@ -48,6 +48,8 @@ interface Forwarded {
 }
 
 export class RequestForwarder implements Disposable {
+  /** Of all requests since the start: passed to an owner, or refused here, as none gave an answer. */
+  readonly counts = { answered: 0, refused: 0 };
   readonly #parts: RequestForwarderParts;
   readonly #owners: OwnerLookup;
   readonly #agent = new Agent({ keepAlive: true, timeout: AGENT_IDLE_MS });
@@ -63,6 +65,21 @@ export class RequestForwarder implements Disposable {
 
   /** Rejects, with an AppError, only if nothing has been sent to the client. Call after `reply.hijack()`. */
   async forward(
+    runnerId: string,
+    request: FastifyRequest,
+    reply: FastifyReply,
+    over: AbortSignal,
+  ): Promise<void> {
+    try {
+      await this.#forward(runnerId, request, reply, over);
+      this.counts.answered += 1;
+    } catch (error) {
+      this.counts.refused += 1;
+      throw error;
+    }
+  }
+
+  async #forward(
     runnerId: string,
     request: FastifyRequest,
     reply: FastifyReply,
