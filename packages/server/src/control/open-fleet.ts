@@ -49,7 +49,10 @@ export function openFleet(
   const parts = {
     runners,
     claims,
-    balance: new RunnerBalance(base.db, { control: base.ownership.id, settleMs: base.limits.controlSettleMs }),
+    balance: new RunnerBalance(base.db, {
+      control: base.ownership.id,
+      settleMs: base.limits.controlSettleMs,
+    }),
     connect,
     leadership,
     drivers,

@@ -32,7 +32,13 @@ export function addControlMetrics(registry: Registry, counts: ControlCounts): vo
   for (const reading of listReadings(counts)) {
     const { name, help, label, isCounter = false } = reading;
     const collect = (): void => fill(metric, reading);
-    const options = { name, help, labelNames: label === undefined ? [] : [label], registers: [registry], collect };
+    const options = {
+      name,
+      help,
+      labelNames: label === undefined ? [] : [label],
+      registers: [registry],
+      collect,
+    };
     const metric: Counter | Gauge = isCounter ? new Counter(options) : new Gauge(options);
   }
 }

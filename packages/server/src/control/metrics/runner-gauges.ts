@@ -140,7 +140,10 @@ export class RunnerGauges {
       'coppice_runner_up',
       'Whether the runner answers: 1, or 0. Without an answer its measurements are absent.',
     );
-    this.#cordoned = gauge('coppice_runner_cordoned', 'Whether new sandboxes are kept away from it: 1, or 0.');
+    this.#cordoned = gauge(
+      'coppice_runner_cordoned',
+      'Whether new sandboxes are kept away from it: 1, or 0.',
+    );
     this.#heartbeatAge = gauge('coppice_runner_heartbeat_age_seconds', 'Time since its last heartbeat.');
     this.#build = gauge(
       'coppice_runner_build_info',

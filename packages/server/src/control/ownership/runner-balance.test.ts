@@ -39,7 +39,11 @@ async function register(settleMs = 0): Promise<Member> {
   return { lease, balance, claims: new RunnerClaims(db, lease.id) };
 }
 
-async function addRunners(count: number, { lease }: Member, address: string | null = 'h:1'): Promise<string[]> {
+async function addRunners(
+  count: number,
+  { lease }: Member,
+  address: string | null = 'h:1',
+): Promise<string[]> {
   const ids = Array.from({ length: count }, () => newId('runner-'));
   const rows = ids.map((id) => ({ id, region: 'us', owner: lease.id, address, epoch: 1 }));
   await db.insertInto('runners').values(rows).execute();

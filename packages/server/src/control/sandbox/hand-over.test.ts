@@ -86,7 +86,8 @@ test('a control that starts later is healthy without a runner, and other control
   assert.equal((await both.other.call('DELETE', '/v1/disks/forwarded')).status, 204);
   assert.equal(await statusOf('/v1/images', { other: true }), 200);
   open.resolve();
-  for (const stream of streams) assert.match(await stream.text(), /"data":"first"[\s\S]*"type":"exit","data":"7"/u);
+  for (const stream of streams)
+    assert.match(await stream.text(), /"data":"first"[\s\S]*"type":"exit","data":"7"/u);
 });
 
 test('a runner that is not in use moves, and no request of its sandboxes fails', async () => {
@@ -104,7 +105,11 @@ test('a runner that is not in use moves, and no request of its sandboxes fails',
     }
     return faults;
   });
-  await waitFor('one runner for the other control', async () => (await countOwned()).join() === '2,1', 30_000);
+  await waitFor(
+    'one runner for the other control',
+    async () => (await countOwned()).join() === '2,1',
+    30_000,
+  );
   isBalanced = true;
   assert.deepEqual((await Promise.all(work)).flat(), []);
   await waitFor('the other control has it', () =>
