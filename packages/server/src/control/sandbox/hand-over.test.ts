@@ -1,10 +1,12 @@
 /** Two controls without runners of their own machines: runners that have joined move to the one that starts later. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { AppError } from '@coppice/contract';
-import { waitFor, type Answer } from '../testing/control-harness.ts';
+import { sql } from 'kysely';
+import { AppError, type HostRecord } from '@coppice/contract';
+import { INVITATION, waitFor, type Answer } from '../testing/control-harness.ts';
 import { JoinedRunner } from '../testing/controls/joined-runner.ts';
 import { TwoControls } from '../testing/controls/two-controls.ts';
+import { AccountClient } from '../testing/requests/account-client.ts';
 
 const RUNNERS = 3;
 /** A body that is not held in memory, so it cannot be sent twice. */
@@ -120,4 +122,35 @@ test('a runner that is not in use moves, and no request of its sandboxes fails',
     assert.ok(joined.every(({ runner }) => !runner.vms.has(id)));
   }
   assert.deepEqual(await countOwned(), [2, 1], 'with one more than the other, nothing moves');
+});
+
+test('each control shows operators the runners of both, and those that are cordoned or away', async () => {
+  const operator = await AccountClient.signUp(both.other, { invitation: INVITATION });
+  const [cordoned, away] = joined;
+  assert.ok(cordoned && away);
+  await using db = both.one.openDatabase();
+  await db.updateTable('runners').set({ cordoned_at: 1 }).where('id', '=', cordoned.runner.id).execute();
+  const read = async (): Promise<HostRecord> =>
+    (await operator.call('GET', '/account/operator/host')).body as HostRecord;
+  const { controls, runners } = await read();
+  assert.deepEqual(
+    controls.map(({ leading, answers, runners: count }) => [leading, answers, count]),
+    [
+      [true, false, 2],
+      [false, true, 1],
+    ],
+  );
+  assert.deepEqual(
+    runners.map(({ state, measured }) => [state, measured?.mem_mib.limit]),
+    [
+      ['connected', 4096],
+      ['connected', 4096],
+      ['connected', 4096],
+    ],
+  );
+  const of = (list: HostRecord['runners'], one: JoinedRunner) => list.find(({ id }) => id === one.runner.id);
+  assert.equal(of(runners, cordoned)?.cordoned, true);
+  await away.runner.stop();
+  await sql`UPDATE runners SET heard_at = heard_at - 60000 WHERE id = ${away.runner.id}`.execute(db);
+  await waitFor('the state', async () => of((await read()).runners, away)?.state === 'away');
 });
