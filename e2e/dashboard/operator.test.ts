@@ -120,8 +120,12 @@ describe('the page of the operator', { timeout: TIMEOUT_MS }, () => {
     const { page } = operator;
     await operator.goTo('/operator');
     await page.getByText('serves', { exact: true }).waitFor();
-    const { version, region, runner } = await readHost();
-    assert.ok(runner);
+    const { version, region, controls, runners } = await readHost();
+    const [of, ...others] = runners;
+    const runner = of?.measured;
+    assert.ok(of && runner);
+    assert.deepEqual([others, of.state, of.address, of.control], [[], 'connected', null, controls[0]?.id]);
+    assert.deepEqual([controls.length, controls[0]?.leading, controls[0]?.answers], [1, true, true]);
     const { vcpus, mem_mib: memory } = runner;
     assert.deepEqual([vcpus.promised, runner.sandboxes['running'], runner.disks.attached], [1, 1, 1]);
     const hostMiB = totalmem() / MIB;
@@ -134,6 +138,8 @@ describe('the page of the operator', { timeout: TIMEOUT_MS }, () => {
     assert.equal(await readFact(page, 'Region'), region);
     assert.equal(await readFact(page, 'QEMU'), runner.versions.qemu);
     assert.equal(await readFact(page, 'Guest kernel'), runner.versions.kernel);
+    assert.equal(await readFact(page, 'Runners'), '1');
+    assert.equal(await page.getByRole('table', { name: 'Runners' }).count(), 0);
     assert.equal(await readFact(page, 'VMs'), '1 running');
     assert.equal(await readFact(page, 'Persistent disks'), '1 attached');
     assert.equal(await readFact(page, 'Warm VMs'), 'off');

@@ -64,7 +64,9 @@ describe('metrics', () => {
   const scrape = async (series: string): Promise<number> => {
     const { status, text } = await api.call('GET', '/metrics', { key: TOKEN });
     assert.equal(status, 200, text);
-    const line = text.split('\n').find((each) => each.startsWith(`${series} `));
+    // Of the only runner.
+    const plain = text.replaceAll(/runner="runner-\w+",?/gu, '').replaceAll('{} ', ' ');
+    const line = plain.split('\n').find((each) => each.startsWith(`${series} `));
     return line === undefined ? 0 : Number(line.slice(series.length + 1));
   };
 
@@ -240,7 +242,7 @@ describe('metrics', () => {
     const { text } = await api.call('GET', '/metrics', { key: TOKEN });
     assert.match(
       text,
-      /^coppice_runner_build_info\{machine="[0-9a-f]{32}",qemu="\d+\.[^"]+",kernel="\d+\.[^"]+"/mu,
+      /^coppice_runner_build_info\{runner="runner-[0-9a-f]{32}",machine="[0-9a-f]{32}",qemu="\d+\.[^"]+",kernel="\d+\.[^"]+"/mu,
     );
     assert.ok(!text.includes(id) && !text.includes(SHAPE.image));
     assert.equal((await api.call('GET', '/metrics')).status, 401);

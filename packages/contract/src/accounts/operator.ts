@@ -69,35 +69,70 @@ export type OperatedOrganization = z.infer<typeof OperatedOrganization>;
 
 const Promised = z.object({ promised: z.int(), limit: z.int() });
 
+/** What a runner measured of itself. */
+const MeasuredRunner = z.object({
+  accelerator: z.enum(['kvm', 'tcg']),
+  confinement: z.string(),
+  versions: z.object({ qemu: z.string(), kernel: z.string(), agent: z.string() }),
+  sandboxes: z.record(z.string(), z.int()).describe('VMs by phase.'),
+  paused: z.int().describe('VMs that wait for space on the host disk or for the object store.'),
+  vcpus: Promised,
+  mem_mib: Promised,
+  mem_available_mib: z.int(),
+  disk_free_mib: z.int(),
+  disk_reserve_mib: z.int(),
+  starts: z.object({ running: z.int(), waiting: z.int() }),
+  warm_pool: z.object({ size: z.int(), limit: z.int(), hits: z.int(), misses: z.int() }),
+  disks: z.object({
+    attached: z.int(),
+    detaching: z.int(),
+    waiting: z.int(),
+    dirty_bytes: z.int(),
+  }),
+});
+
+const HostRunner = z
+  .object({
+    id: z.string(),
+    state: z
+      .enum(['connected', 'away', 'unowned'])
+      .describe('`away`: its control does not hear it. `unowned`: no control has it.'),
+    cordoned: z.boolean().describe('It gets no new sandboxes.'),
+    draining: z.boolean(),
+    region: z.string(),
+    address: z.string().nullable().describe('null for one that only the control of its own machine reaches.'),
+    control: z.string().nullable().describe('The control that owns it.'),
+    heard_seconds_ago: z.number().nullable(),
+    measured: MeasuredRunner.nullable().describe(
+      'Of now for a runner of the control that answers, else of when its own control last heard it, up to 10 s ago. ' +
+        'null if that is not known.',
+    ),
+  })
+  .meta({ id: 'HostRunner' });
+
 export const HostRecord = z
   .object({
     version: z.string(),
     region: z.string(),
     serves: z.boolean().describe('Whether `GET /healthz` answers 200.'),
     fault: z.string().nullable().describe('Why the service cannot serve; null if it can.'),
-    runner: z
-      .object({
-        accelerator: z.enum(['kvm', 'tcg']),
-        confinement: z.string(),
-        versions: z.object({ qemu: z.string(), kernel: z.string(), agent: z.string() }),
-        sandboxes: z.record(z.string(), z.int()).describe('VMs by phase.'),
-        paused: z.int().describe('VMs that wait for space on the host disk or for the object store.'),
-        vcpus: Promised,
-        mem_mib: Promised,
-        mem_available_mib: z.int(),
-        disk_free_mib: z.int(),
-        disk_reserve_mib: z.int(),
-        starts: z.object({ running: z.int(), waiting: z.int() }),
-        warm_pool: z.object({ size: z.int(), limit: z.int(), hits: z.int(), misses: z.int() }),
-        disks: z.object({
-          attached: z.int(),
-          detaching: z.int(),
-          waiting: z.int(),
-          dirty_bytes: z.int(),
+    controls: z
+      .array(
+        z.object({
+          id: z.string(),
+          version: z.string(),
+          address: z
+            .string()
+            .nullable()
+            .describe('Where other controls reach it; null for one that is alone.'),
+          started_at: Timestamp,
+          leading: z.boolean().describe('It does the work that belongs to no runner.'),
+          answers: z.boolean().describe('This answer is from it.'),
+          runners: z.int().describe('Runners that it owns.'),
         }),
-      })
-      .nullable()
-      .describe('null if the runner does not answer.'),
+      )
+      .describe('Those that are alive.'),
+    runners: z.array(HostRunner).describe('All that are not revoked.'),
   })
   .meta({ id: 'Host' });
 export type HostRecord = z.infer<typeof HostRecord>;

@@ -50,6 +50,8 @@ export interface ControlLimits {
   accountIntervalMs: number;
   /** For how long a control that does not renew its lease keeps its runners. */
   controlLeaseMs: number;
+  /** A control gets runners of others, which have more, once it has been alive for this time. */
+  controlSettleMs: number;
   /** Snapshots on disk, per organization, in bytes. */
   snapshotBytesPerOrganization: number;
   /** Persistent disks, per organization; 0 for no limit. */
@@ -93,6 +95,7 @@ export const DEFAULT_CONTROL_LIMITS: ControlLimits = {
   creditGraceMs: 300_000,
   accountIntervalMs: 10_000,
   controlLeaseMs: 15_000,
+  controlSettleMs: 30_000,
   snapshotBytesPerOrganization: 100 * 2 ** 30,
   disksPerOrganization: 100,
   diskGbPerOrganization: 1024,

@@ -29,6 +29,7 @@ import type { Exposure } from './http/serving/exposure.ts';
 import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
 import { shareLimit, shareLimits, type Share } from './limits/share.ts';
+import type { ControlCounts } from './metrics/control-metrics.ts';
 import { countSandboxes } from './metrics/count-sandboxes.ts';
 import { ServiceMetrics } from './metrics/service-metrics.ts';
 import { PortForwarder } from './ports/forward.ts';
@@ -102,12 +103,23 @@ export async function startControl(
   let address = '';
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
   const exposed = openPorts(config, { ...storage, ...live, ownAddress: () => new URL(address) }, stack);
-  if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...access });
+  if (config.metricsToken !== undefined)
+    watchState(metrics, { ...storage, ...access, ...network, fleet: live.fleet });
   const idempotency = new Idempotency(db, ownership.id, log);
   const purged = [idempotency, exposed.previews, access.accounts.sessions, access.usedTickets];
   const shared = [...purged, ...live.purged, ...storage.purged];
   purgeHourly({ ...storage, shared, own: [live.buildKeeper], log }, stack);
-  const common = { ...network, db, organizationAudit, rules, idempotency, metrics, limits, ...sites };
+  const common = {
+    ...network,
+    control: ownership.id,
+    db,
+    organizationAudit,
+    rules,
+    idempotency,
+    metrics,
+    limits,
+    ...sites,
+  };
   const parts = {
     ...access,
     ...live,
@@ -241,15 +253,20 @@ function watchState(
   {
     db,
     ownership,
+    controls,
     openRequests,
     pool,
-  }: Pick<Storage, 'db' | 'ownership' | 'pool'> & { openRequests: OpenRequests },
+    fleet,
+    requestForwarder,
+  }: Pick<Storage, 'db' | 'ownership' | 'controls' | 'pool'> &
+    Pick<ControlCounts, 'fleet' | 'requestForwarder'> & { openRequests: OpenRequests },
 ): void {
-  metrics.watch({
+  const state = {
     countSandboxes: () => countSandboxes(db, ownership.id),
     openRequests: () => openRequests.counts,
     databasePool: () => ({ size: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
-  });
+  };
+  metrics.watch(state, { id: ownership.id, controls, lease: ownership, fleet, requestForwarder });
 }
 
 function openRules(config: ControlConfig, log: Logger): EgressRules {
@@ -306,8 +323,8 @@ function buildHealth({ gate, databaseHealth, runners }: HealthParts) {
     checkHealth: async (): Promise<void> => {
       await databaseHealth.check();
       gate.assertOpen();
-      if (runners.listConnected().length === 0) throw new AppError('unavailable', 'no runner is connected');
+      runners.requireAccelerator();
     },
-    getAccelerator: () => runners.any().status.accelerator,
+    getAccelerator: () => runners.requireAccelerator(),
   };
 }

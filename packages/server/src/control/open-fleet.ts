@@ -5,7 +5,8 @@ import { RunnerLink, type RunnerLinkParts } from './sandbox/runner-link.ts';
 import type { CommandWatch } from './commands/command-watch.ts';
 import type { ControlLimits } from './control-config.ts';
 import type { Database } from './db/database.ts';
-import type { Leadership } from './ownership/leadership.ts';
+import type { Ownership } from './ownership/ownership.ts';
+import { RunnerBalance } from './ownership/runner-balance.ts';
 import type { OwnedRunner } from './runners/owned-runner.ts';
 import type { LiveDrivers } from './sandbox/live/live-drivers.ts';
 import { CaptureKeeper, type CaptureKeeperParts } from './snapshots/capture-keeper.ts';
@@ -17,10 +18,10 @@ export interface FleetSettings extends Pick<
   'runners' | 'claims' | 'connect' | 'local' | 'region' | 'nodeId' | 'clock' | 'log'
 > {
   db: Database;
-  ownership: Leadership;
+  ownership: Ownership;
   /** Whether the objects are in a bucket; then captures are put there, too. */
   hasBucket: boolean;
-  limits: Pick<ControlLimits, 'reconcileIntervalMs'>;
+  limits: Pick<ControlLimits, 'reconcileIntervalMs' | 'controlSettleMs'>;
 }
 
 interface FleetBase {
@@ -48,6 +49,10 @@ export function openFleet(
   const parts = {
     runners,
     claims,
+    balance: new RunnerBalance(base.db, {
+      control: base.ownership.id,
+      settleMs: base.limits.controlSettleMs,
+    }),
     connect,
     leadership,
     drivers,

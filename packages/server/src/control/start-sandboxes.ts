@@ -22,7 +22,6 @@ import type { ChangeHints } from './db/change-hints.ts';
 import type { Database } from './db/database.ts';
 import type { Events } from './events/events.ts';
 import type { NoteStart } from './sandbox/live/start-note.ts';
-import type { DriverParts } from './sandbox/live/sandbox-driver.ts';
 import { startDisks } from './disks/start-disks.ts';
 import { EgressKeeper, type FindSandbox } from './egress/egress-keeper.ts';
 import { EgressNotes } from './egress/egress-notes.ts';
@@ -55,7 +54,7 @@ import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
 import { FamilyStore } from './sandbox/record/family-store.ts';
 import { Environments } from './sandbox/environment/environments.ts';
-import { LiveDrivers } from './sandbox/live/live-drivers.ts';
+import { LiveDrivers, type LiveDriversParts } from './sandbox/live/live-drivers.ts';
 import { openFleet } from './open-fleet.ts';
 import type { RunnerFleetParts } from './sandbox/runner-fleet.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
@@ -160,8 +159,11 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
 }
 
 /** Tells the watch of commands what becomes of each sandbox. */
-function followCommands(watch: CommandWatch): Pick<DriverParts, 'onEnding' | 'onState' | 'onRolledBack'> {
+function followCommands(
+  watch: CommandWatch,
+): Pick<LiveDriversParts, 'onEnding' | 'onState' | 'onRolledBack' | 'onUnloaded'> {
   return {
+    onUnloaded: (id) => watch.forget(id),
     onEnding: (id) => watch.ending(id),
     onState: (row) => watch.follow(row),
     onRolledBack: (row) => watch.rolledBack(row),

@@ -3,30 +3,37 @@ import { Badge } from '../../ui/Badge.tsx';
 import { formatBytes, formatMiB, formatNumber } from '../../ui/format.ts';
 import { Meter } from '../../ui/Meter.tsx';
 import { Card, Facts } from '../../ui/Page.tsx';
+import { FleetTables } from './FleetTables.tsx';
+import { sumRunners, type Measured } from './sum-runners.ts';
 
-type Runner = NonNullable<HostRecord['runner']>;
+type Runner = Measured;
 
 const ACCELERATORS: Readonly<Record<Runner['accelerator'], string>> = { kvm: 'KVM', tcg: 'TCG (emulated)' };
 /** A part of a limit from which its gauge warns. */
 const HIGH_SHARE = 0.8;
 
-/** Health and capacity of the host. */
+/** Health and capacity of the service. */
 export function HostCards({ record }: { record: HostRecord }) {
+  const { runners, controls } = record;
+  const sum = sumRunners(runners);
   return (
     <>
-      <Health record={record} />
-      <Card title="Capacity">
-        {record.runner === null ? (
-          <p class="fault">The runner does not answer, so its capacity is not known.</p>
+      <Health record={record} sum={sum} />
+      <Card title={runners.length > 1 ? 'Capacity of all runners' : 'Capacity'}>
+        {sum === undefined ? (
+          <p class="fault">No runner answers, so the capacity is not known.</p>
         ) : (
-          <Capacity runner={record.runner} />
+          <Capacity runner={sum} />
         )}
       </Card>
+      {(runners.length > 1 || controls.length > 1) && <FleetTables record={record} />}
     </>
   );
 }
 
-function Health({ record: { serves, fault, version, region, runner } }: { record: HostRecord }) {
+function Health({ record, sum }: { record: HostRecord; sum: Runner | undefined }) {
+  const { serves, fault, version, region, runners, controls } = record;
+  const connected = runners.filter(({ state }) => state === 'connected').length;
   return (
     <Card
       title="Health"
@@ -37,10 +44,15 @@ function Health({ record: { serves, fault, version, region, runner } }: { record
         facts={[
           ['Version', version],
           ['Region', region],
-          ['Accelerator', runner === null ? 'unknown' : ACCELERATORS[runner.accelerator]],
-          ['Confinement of VMs', runner?.confinement ?? 'unknown'],
-          ['QEMU', runner?.versions.qemu ?? 'unknown'],
-          ['Guest kernel', runner?.versions.kernel ?? 'unknown'],
+          ['Controls', formatNumber(controls.length)],
+          [
+            'Runners',
+            connected === runners.length ? formatNumber(connected) : `${connected} of ${runners.length}`,
+          ],
+          ['Accelerator', sum === undefined ? 'unknown' : ACCELERATORS[sum.accelerator]],
+          ['Confinement of VMs', sum?.confinement ?? 'unknown'],
+          ['QEMU', sum?.versions.qemu ?? 'unknown'],
+          ['Guest kernel', sum?.versions.kernel ?? 'unknown'],
         ]}
       />
     </Card>

@@ -15,7 +15,7 @@ export function Operator() {
   return (
     <Page title="Operator">
       <Empty icon="lock" title="You do not operate this service">
-        Owners of its first organization see the host and all organizations here.
+        Owners of its first organization see its machines and all organizations here.
       </Empty>
     </Page>
   );
@@ -31,7 +31,7 @@ function Operated() {
   return (
     <Page
       title="Operator"
-      lead="The host of this service, and its organizations."
+      lead="The machines of this service, and its organizations."
       actions={
         <Button icon="refresh" isBusy={host.isLoading || list.isLoading} onClick={readAgain}>
           Read again

@@ -8,8 +8,10 @@
  */
 import { AppError } from '@coppice/contract';
 import { sql } from 'kysely';
+import { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from '../ownership/database-time.ts';
+import { isAliveSql } from '../ownership/live-controls.ts';
 import type { FoundToken } from './join-tokens.ts';
 
 /** A runner that has proved its key. */
@@ -34,6 +36,13 @@ export interface ListedRunner {
   cordonedAt: number | null;
   /** Its sandboxes that are creating or running, according to SQL. */
   vms: number;
+  /** Whether a control that is alive owns it. */
+  isOwned: boolean;
+  isDraining: boolean;
+  /** Since its owner last compared it with the records; null before the first time. */
+  heardAgoMs: number | null;
+  /** What it measured then; undefined if that is not known, or of another version. */
+  report: RunnerMetrics | undefined;
 }
 
 /** Throws unless a token of this kind may admit the runner. The statement of {@link admitRunner} decides. */
@@ -113,13 +122,16 @@ const VMS = sql<number>`(
 
 /** Lists the runners, the earliest to join first. */
 export async function listRunners(db: Database): Promise<ListedRunner[]> {
-  return db
+  const rows = await db
     .selectFrom('runners')
     .select(['id', 'region', 'owner', 'epoch', 'address', 'joined_at as joinedAt', 'revoked_at as revokedAt'])
-    .select(['cordoned_at as cordonedAt', VMS.as('vms')])
+    .select(['cordoned_at as cordonedAt', VMS.as('vms'), 'report', isAliveSql('owner').as('isOwned')])
+    .select(sql<number | null>`${DATABASE_NOW} - heard_at`.as('heardAgoMs'))
+    .select(sql<boolean>`coalesce(drain_until > ${DATABASE_NOW}, false)`.as('isDraining'))
     .orderBy(sql`joined_at NULLS FIRST`)
     .orderBy('id')
     .execute();
+  return rows.map((row) => ({ ...row, report: RunnerMetrics.safeParse(row.report).data }));
 }
 
 /**

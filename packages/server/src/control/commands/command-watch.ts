@@ -99,6 +99,13 @@ export class CommandWatch implements AsyncDisposable {
     this.follow(sandbox);
   }
 
+  /** Stops following a sandbox that another control is about to have. */
+  forget(sandboxId: string): void {
+    this.#open.delete(sandboxId);
+    this.#compared.delete(sandboxId);
+    this.#followers.get(sandboxId)?.stop.abort();
+  }
+
   /** Ends the commands of a sandbox whose VM is gone. A log that takes no entry must not keep the sandbox from its end. */
   async ending(sandboxId: string): Promise<void> {
     if (!this.#open.has(sandboxId)) return;

@@ -36,6 +36,7 @@ export class DiskSnapshots {
   ): Promise<DiskSnapshotRecord> {
     const disk = await this.#getDisk(reach, diskName);
     return this.#work.underWay.run(id, async () => {
+      await this.#work.assertHere(disk);
       await this.#begin(disk, { id, name: request.name });
       try {
         await enterDiskStep('disk.snapshot');
@@ -76,6 +77,7 @@ export class DiskSnapshots {
     const disk = await this.#getDisk(reach, diskName);
     const row = await this.#work.snapshots.find(disk.id, name);
     if (row?.status !== 'ready') throw noSnapshot(diskName, name);
+    await this.#work.assertHere(disk);
     await this.#work.underWay.run(row.id, () => this.#eraseOrLeave(row.id, ['ready']));
   }
 

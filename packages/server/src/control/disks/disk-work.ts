@@ -48,6 +48,11 @@ export class DiskWork {
     return (holder === undefined ? runners.any() : runners.get(holder)).client.disks;
   }
 
+  /** Call before anything is written: throws an ElsewhereError if another control has the runner for it. */
+  async assertHere(disk: DiskIdentity): Promise<void> {
+    await this.runnerOf(addressOf(disk));
+  }
+
   /** Id of this control. */
   get control(): string {
     return this.parts.ownership.id;

@@ -105,6 +105,7 @@ export class Disks {
     if (snapshot?.status !== 'ready' || snapshot.version === null)
       throw noSnapshot(source, request.snapshot, 'snapshot');
     const { version } = snapshot;
+    await this.#work.assertHere(parent);
     const row = {
       ...this.#buildRow(
         { id, owner },
@@ -167,8 +168,9 @@ export class Disks {
    * `disk_in_use` or `disk_has_forks`.
    */
   async delete(reach: Reach, name: string): Promise<void> {
-    const { id } = await this.#get(reach, name);
+    const { id, organization_id } = await this.#get(reach, name);
     await this.#work.underWay.run(id, async () => {
+      await this.#work.assertHere({ id, organization_id });
       const row = await this.#condemn(reach, name);
       try {
         await this.#work.erase(row);
@@ -208,6 +210,7 @@ export class Disks {
     if (sizeGb < size_gb)
       throw new AppError('invalid_request', `size_gb: the disk has ${size_gb} GB, and can only grow`);
     await this.#work.underWay.run(id, async () => {
+      await this.#work.assertHere({ id, organization_id });
       await this.#store.alone(organization_id, async (store) => {
         // The forks would have a size that is not in their records.
         if (await store.isBeingForked(id)) throw isForking(name);
@@ -248,6 +251,7 @@ export class Disks {
   #make(row: NewDiskRow, ask: () => Promise<DiskState>): Promise<DiskRecord> {
     const { id, name, organization_id } = row;
     return this.#work.underWay.run(id, async () => {
+      await this.#work.assertHere(row);
       await this.#store.alone(organization_id, async (store) => {
         await assertParent(store, row);
         if ((await store.listNames(organization_id)).has(name)) throw nameTaken(name);

@@ -18,6 +18,8 @@ import { SocketClient } from '../testing/requests/socket-client.ts';
 
 const TOKEN = 'scrape-me-if-you-can';
 const IMAGE = 'node:22-slim';
+const RUNNER = `runner="runner-${'0'.repeat(32)}"`;
+const UP = `coppice_runner_up{${RUNNER}}`;
 
 let harness: ControlHarness;
 before(async () => {
@@ -190,22 +192,30 @@ test('forks, restores and resumes are starts of their own kind', async () => {
 test('what the runner measures is passed on', async () => {
   const text = await scrape();
   const expected = {
-    coppice_runner_up: 1,
-    'coppice_runner_build_info{machine="a1b2",qemu="10.0.0",kernel="6.12.1",agent="c3d4",accelerator="tcg",confinement="full"}': 1,
-    'coppice_runner_vms{phase="running"}': 2,
-    'coppice_runner_vms{phase="saving"}': 0,
-    coppice_runner_paused_vms: 1,
-    coppice_runner_reserved_memory_bytes: 2048 * 2 ** 20,
-    coppice_runner_reservable_vcpus: 32,
-    'coppice_runner_starts{state="waiting"}': 5,
-    'coppice_runner_warm_pool_creates_total{result="hit"}': 10,
-    coppice_runner_warm_vms: 3,
-    'coppice_runner_disks{state="detaching"}': 2,
-    coppice_runner_disks_dirty_bytes: 12_345,
-    coppice_runner_cpu_seconds_total: 1.5,
+    [`coppice_runner_up{${RUNNER}}`]: 1,
+    [`coppice_runner_build_info{${RUNNER},machine="a1b2",qemu="10.0.0",kernel="6.12.1",agent="c3d4",accelerator="tcg",confinement="full"}`]: 1,
+    [`coppice_runner_vms{${RUNNER},phase="running"}`]: 2,
+    [`coppice_runner_vms{${RUNNER},phase="saving"}`]: 0,
+    [`coppice_runner_paused_vms{${RUNNER}}`]: 1,
+    [`coppice_runner_reserved_memory_bytes{${RUNNER}}`]: 2048 * 2 ** 20,
+    [`coppice_runner_reservable_vcpus{${RUNNER}}`]: 32,
+    [`coppice_runner_starts{${RUNNER},state="waiting"}`]: 5,
+    [`coppice_runner_warm_pool_creates_total{${RUNNER},result="hit"}`]: 10,
+    [`coppice_runner_warm_vms{${RUNNER}}`]: 3,
+    [`coppice_runner_disks{${RUNNER},state="detaching"}`]: 2,
+    [`coppice_runner_disks_dirty_bytes{${RUNNER}}`]: 12_345,
+    [`coppice_runner_cpu_seconds_total{${RUNNER}}`]: 1.5,
+    [`coppice_runner_cordoned{${RUNNER}}`]: 0,
+    coppice_controls: 1,
+    'coppice_control_runners_total{event="taken"}': 1,
+    'coppice_forwarded_requests_total{outcome="refused"}': 0,
   };
   const found = Object.fromEntries(Object.keys(expected).map((series) => [series, valueOf(text, series)]));
   assert.deepEqual(found, expected);
+  assert.ok(valueOf(text, `coppice_runner_heartbeat_age_seconds{${RUNNER}}`) < 60);
+  assert.match(text, /^coppice_control_leading\{control="ctl\w+"\} 1$/mu);
+  assert.ok(valueOf(text, 'coppice_control_lease_left_seconds') > 0);
+  assert.ok(valueOf(text, 'coppice_control_lease_renewal_seconds') > 0);
   assert.ok(valueOf(text, 'coppice_database_connections{state="idle"}') >= 1);
   assert.ok(valueOf(text, 'process_cpu_seconds_total') > 0);
 });
@@ -215,14 +225,13 @@ test('a scrape is answered while the runner is down, without old numbers of it',
   await harness.runner.stop();
   try {
     const text = await scrape();
-    assert.equal(valueOf(text, 'coppice_runner_up'), 0);
-    assert.match(text, /^coppice_runner_up 0$/mu);
-    assert.doesNotMatch(text, /^coppice_runner_(?!up )/mu);
+    assert.ok(text.includes(`\n${UP} 0\n`));
+    assert.doesNotMatch(text, /^coppice_runner_(?!up|cordoned|heartbeat_age)/mu);
     assert.match(text, /^coppice_sandboxes\{state="running"\} \d/mu);
   } finally {
     await harness.runner.start();
   }
-  await waitFor('the runner', async () => valueOf(await scrape(), 'coppice_runner_up') === 1);
+  await waitFor('the runner', async () => valueOf(await scrape(), UP) === 1);
 });
 
 test('measurements of the runner that are out of bounds count as none', async () => {
@@ -235,6 +244,6 @@ test('measurements of the runner that are out of bounds count as none', async ()
   ];
   for (const metrics of wrong) {
     harness.runner.metrics.runner = metrics;
-    assert.match(await scrape(), /^coppice_runner_up 0$/mu);
+    assert.ok((await scrape()).includes(`\n${UP} 0\n`));
   }
 });

@@ -55,12 +55,19 @@ test('owners of other organizations, members and programs see nothing of it', as
   assert.equal((await harness.call('GET', `${PATH}/host`)).status, 401);
 });
 
-test('the host shows its health, and what it has promised', async () => {
+test('the host shows its health, and what its runner has promised', async () => {
   const { id } = await harness.create({ timeout: 0 });
   const { status, body } = await operator.call('GET', `${PATH}/host`);
   assert.equal(status, 200);
   assert.deepEqual([body.serves, body.fault, body.region], [true, null, 'us']);
-  assert.ok(body.runner.vcpus.limit > 0 && body.runner.mem_mib.limit > 0);
+  const [control, ...otherControls] = body.controls;
+  const [runner, ...others] = body.runners;
+  assert.deepEqual([otherControls, others], [[], []]);
+  assert.deepEqual([control.leading, control.answers, control.runners], [true, true, 1]);
+  assert.deepEqual([runner.id, runner.control, runner.state], [harness.runner.id, control.id, 'connected']);
+  assert.deepEqual([runner.address, runner.cordoned, runner.draining], [null, false, false]);
+  assert.ok(runner.heard_seconds_ago < 60);
+  assert.ok(runner.measured.vcpus.limit > 0 && runner.measured.mem_mib.limit > 0);
   await harness.call('DELETE', `/v1/runs/${id}`);
 });
 

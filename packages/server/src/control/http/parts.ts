@@ -80,6 +80,8 @@ export interface HttpParts {
   builtImages: BuiltImages;
   imageBuilds: ImageBuilds;
   contexts: BuildContexts;
+  /** Id of this control. */
+  control: string;
   runners: Runners;
   fleetImages: FleetImages;
   forwarder: PortForwarder;

@@ -112,6 +112,7 @@ export class ImageBuilds implements AsyncDisposable {
 
   /** Resolves when the build is recorded and runs. Throws when it cannot begin. */
   async start(start: StartBuild): Promise<ImageBuild> {
+    this.#parts.runners.any();
     const plan = planBuild(start.request);
     const { name } = parseBuiltName(start.request.name ?? '');
     const entry = this.#enter(start);

@@ -40,14 +40,24 @@ before(async () => {
 /** Every metric has at least one value. */
 async function scrapeAll(): Promise<string> {
   const log = pino({ level: 'silent' });
-  const runner = { client: { measures: { runner: async () => RUNNER_METRICS } } };
-  const runners = { any: () => runner } as unknown as Runners;
+  const client = { measures: { runner: async () => RUNNER_METRICS } };
+  const runner = { id: 'runner-0', client, isCordoned: false, presence: { ageMs: 1 } };
+  const runners = { list: () => [runner] } as unknown as Runners;
   const metrics = new ServiceMetrics({ version: '1', runners, log });
-  metrics.watch({
-    countSandboxes: () => Promise.resolve(new Map()),
-    openRequests: () => ({ all: 0, limited: 0, streams: 0 }),
-    databasePool: () => ({ size: 0, idle: 0, waiting: 0 }),
-  });
+  metrics.watch(
+    {
+      countSandboxes: () => Promise.resolve(new Map()),
+      openRequests: () => ({ all: 0, limited: 0, streams: 0 }),
+      databasePool: () => ({ size: 0, idle: 0, waiting: 0 }),
+    },
+    {
+      id: 'ctl0',
+      controls: { now: 1 },
+      lease: { isLeading: true, leftMs: 1, renewalMs: 1 },
+      fleet: { counts: { taken: 1, handedOver: 0 } },
+      requestForwarder: undefined,
+    },
+  );
   metrics.requests.note({ method: 'GET', route: '/', status: 200, durationMs: 1 });
   metrics.requests.countError('internal');
   metrics.starts.note({ kind: 'create', outcome: 'ok', durationMs: 1, timingsMs: { image: 1 } });

@@ -1,4 +1,4 @@
-/** Passes on the measurements of the runner, which are read at each scrape. While there are none, neither is a value. */
+/** Passes on the measurements of this control's runners, which are read at each scrape. Without them there is no value. */
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 
@@ -112,51 +112,76 @@ const READINGS: readonly Reading[] = [
   },
 ];
 
+/** A runner of this control. */
+export interface MeasuredRunner {
+  id: string;
+  /** Undefined if it did not answer. */
+  metrics: RunnerMetrics | undefined;
+  isCordoned: boolean;
+  /** Since its last heartbeat; undefined before the first one. */
+  heartbeatAgeMs: number | undefined;
+}
+
+/** The owner is the control that is scraped: each runner is in the scrape of one control. */
+const RUNNER = 'runner';
+
 export class RunnerGauges {
   readonly #up: Gauge;
+  readonly #cordoned: Gauge;
+  readonly #heartbeatAge: Gauge;
   readonly #build: Gauge;
   readonly #readings: { reading: Reading; metric: Gauge | Counter }[];
 
   constructor(registry: Registry) {
     const registers = [registry];
-    this.#up = new Gauge({
-      name: 'coppice_runner_up',
-      help: 'Whether the runner answers: 1, or 0. Without an answer the other metrics of the runner are absent.',
-      registers,
-    });
-    this.#build = new Gauge({
-      name: 'coppice_runner_build_info',
-      help: 'Always 1. The labels are those of new VMs: machine, versions of its parts, and how it runs.',
-      labelNames: ['machine', 'qemu', 'kernel', 'agent', 'accelerator', 'confinement'],
-      registers,
-    });
+    const gauge = (name: string, help: string, labels: string[] = []): Gauge =>
+      new Gauge({ name, help, labelNames: [RUNNER, ...labels], registers });
+    this.#up = gauge(
+      'coppice_runner_up',
+      'Whether the runner answers: 1, or 0. Without an answer its measurements are absent.',
+    );
+    this.#cordoned = gauge(
+      'coppice_runner_cordoned',
+      'Whether new sandboxes are kept away from it: 1, or 0.',
+    );
+    this.#heartbeatAge = gauge('coppice_runner_heartbeat_age_seconds', 'Time since its last heartbeat.');
+    this.#build = gauge(
+      'coppice_runner_build_info',
+      'Always 1. The labels are those of new VMs: machine, versions of its parts, and how it runs.',
+      ['machine', 'qemu', 'kernel', 'agent', 'accelerator', 'confinement'],
+    );
     this.#readings = READINGS.map((reading) => {
       const { name, help, label, isCounter = false } = reading;
-      const options = { name, help, labelNames: label === undefined ? [] : [label], registers };
+      const labelNames = label === undefined ? [RUNNER] : [RUNNER, label];
+      const options = { name, help, labelNames, registers };
       return { reading, metric: isCounter ? new Counter(options) : new Gauge(options) };
     });
   }
 
-  /** Replaces all values. `undefined`: the runner did not answer. */
-  set(metrics: RunnerMetrics | undefined): void {
-    this.#up.set(metrics === undefined ? 0 : 1);
-    this.#build.reset();
-    if (metrics !== undefined) {
+  /** Replaces all values: those of runners that have another owner now are gone. */
+  set(runners: readonly MeasuredRunner[]): void {
+    const own = [this.#up, this.#cordoned, this.#heartbeatAge, this.#build];
+    for (const metric of [...own, ...this.#readings.map((each) => each.metric)]) metric.reset();
+    for (const { id: runner, metrics, isCordoned, heartbeatAgeMs } of runners) {
+      this.#up.set({ runner }, metrics === undefined ? 0 : 1);
+      this.#cordoned.set({ runner }, isCordoned ? 1 : 0);
+      if (heartbeatAgeMs !== undefined) this.#heartbeatAge.set({ runner }, heartbeatAgeMs / 1000);
+      if (metrics === undefined) continue;
       const { versions, accelerator, confinement } = metrics;
-      this.#build.set({ ...versions, accelerator, confinement }, 1);
-    }
-    for (const { reading, metric } of this.#readings) {
-      metric.reset();
-      // A reset metric without labels has the value 0.
-      if (metrics === undefined) metric.remove({});
-      else fill(metric, reading, metrics);
+      this.#build.set({ runner, ...versions, accelerator, confinement }, 1);
+      for (const { reading, metric } of this.#readings) fill(metric, reading, runner, metrics);
     }
   }
 }
 
-function fill(metric: Gauge | Counter, { label, read }: Reading, metrics: RunnerMetrics): void {
+function fill(
+  metric: Gauge | Counter,
+  { label, read }: Reading,
+  runner: string,
+  metrics: RunnerMetrics,
+): void {
   const value = read(metrics);
-  if (typeof value === 'number') metric.inc(value);
+  if (typeof value === 'number') metric.inc({ runner }, value);
   else if (label !== undefined)
-    for (const [of, count] of Object.entries(value)) metric.inc({ [label]: of }, count);
+    for (const [of, count] of Object.entries(value)) metric.inc({ runner, [label]: of }, count);
 }

@@ -1,20 +1,22 @@
 /**
- * The metrics of the service, for Prometheus. The labels have few values: no ids, no names of organizations, no paths.
- * Metrics of the runner are read when they are asked for, so that an installation without a scraper measures nothing.
+ * The metrics of the service, for Prometheus. The labels have few values: no names of organizations, no paths, and no ids but those
+ * of this control and its runners. Runners are measured when they are asked for, so that an installation without a scraper
+ * measures nothing.
  */
 import type { Logger } from 'pino';
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
+import type { OwnedRunner } from '../runners/owned-runner.ts';
 import type { Runners } from '../runners/runners.ts';
 import { SingleFlight } from '../../lib/waiting/single-flight.ts';
+import { addControlMetrics, type ControlCounts } from './control-metrics.ts';
 import { RequestMetrics } from './request-metrics.ts';
-import { RunnerGauges } from './runner-gauges.ts';
+import { RunnerGauges, type MeasuredRunner } from './runner-gauges.ts';
 import { StartMetrics } from './start-metrics.ts';
 import { addStateMetrics, type ControlState } from './state-metrics.ts';
 
 export interface ServiceMetricsParts {
   version: string;
-  runners: Pick<Runners, 'any'>;
+  runners: Pick<Runners, 'list'>;
   log: Logger;
 }
 
@@ -23,7 +25,7 @@ export class ServiceMetrics {
   readonly starts: StartMetrics;
   readonly #registry = new Registry();
   readonly #gauges: RunnerGauges;
-  readonly #runners: Pick<Runners, 'any'>;
+  readonly #runners: Pick<Runners, 'list'>;
   readonly #log: Logger;
   readonly #scrapes = new SingleFlight<string>();
 
@@ -42,8 +44,9 @@ export class ServiceMetrics {
   }
 
   /** Adds what control holds, and the usual metrics of its process. Once, when its parts exist. */
-  watch(state: ControlState): void {
+  watch(state: ControlState, counts: ControlCounts): void {
     addStateMetrics(this.#registry, state, this.#log);
+    addControlMetrics(this.#registry, counts);
     collectDefaultMetrics({ register: this.#registry });
   }
 
@@ -54,17 +57,18 @@ export class ServiceMetrics {
   /** Returns all metrics in the text format. Concurrent calls share one reading. */
   write(): Promise<string> {
     return this.#scrapes.run('', async () => {
-      this.#gauges.set(await this.#findRunner());
+      this.#gauges.set(await Promise.all(this.#runners.list().map((runner) => this.#measure(runner))));
       return this.#registry.metrics();
     });
   }
 
-  async #findRunner(): Promise<RunnerMetrics | undefined> {
+  async #measure({ id, client, isCordoned, presence }: OwnedRunner): Promise<MeasuredRunner> {
+    const seen = { id, isCordoned, heartbeatAgeMs: presence.ageMs };
     try {
-      return await this.#runners.any().client.measures.runner();
+      return { ...seen, metrics: await client.measures.runner() };
     } catch (error) {
-      this.#log.debug({ err: error }, 'the runner was not measured');
-      return undefined;
+      this.#log.debug({ err: error, runner_id: id }, 'the runner was not measured');
+      return { ...seen, metrics: undefined };
     }
   }
 }

@@ -57,6 +57,7 @@ export class ControlLease implements AsyncDisposable, Leadership {
   readonly #fenced = Promise.withResolvers<FencedError>();
   /** By the monotonic clock of this process. */
   #heldUntilMs = -Infinity;
+  #renewalMs = 0;
   /** As of the last renewal. */
   #isFirst = false;
   #loop: Promise<void> = Promise.resolve();
@@ -75,6 +76,16 @@ export class ControlLease implements AsyncDisposable, Leadership {
 
   get isHeld(): boolean {
     return performance.now() < this.#heldUntilMs;
+  }
+
+  /** For how long this control may still use the database without a renewal. */
+  get leftMs(): number {
+    return Math.max(0, this.#heldUntilMs - performance.now());
+  }
+
+  /** How long the last renewal took. */
+  get renewalMs(): number {
+    return this.#renewalMs;
   }
 
   /** See leadership.ts. */
@@ -171,6 +182,7 @@ export class ControlLease implements AsyncDisposable, Leadership {
   }
 
   #noteHeld(askedAtMs: number): void {
+    this.#renewalMs = performance.now() - askedAtMs;
     this.#heldUntilMs = askedAtMs + this.#options.leaseMs - MARGIN_MS;
   }
 }

@@ -2,6 +2,7 @@
 import { sql, type RawBuilder } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from './database-time.ts';
+import { LEADER } from './leadership.ts';
 
 /** Returns whether a control may still be working. */
 export async function isControlAlive(db: Database, id: string): Promise<boolean> {
@@ -29,4 +30,30 @@ export function isAliveSql(column: string): RawBuilder<boolean> {
 export function isOwnRunnerSql(column: string, control: string): RawBuilder<boolean> {
   return sql<boolean>`(${sql.ref(column)} IS NULL OR ${sql.ref(column)} IN (
     SELECT runners.id FROM runners WHERE runners.owner = ${control}))`;
+}
+
+export interface ListedControl {
+  id: string;
+  version: string;
+  /** `host:port` at which other controls reach it; null for one that is alone. */
+  address: string | null;
+  /** Unix milliseconds. */
+  startedAt: number;
+  isLeading: boolean;
+  /** How many it owns. */
+  runners: number;
+}
+
+/** Lists the controls that are alive, the first to start first. */
+export async function listLiveControls(db: Database): Promise<ListedControl[]> {
+  return db
+    .selectFrom('controls')
+    .select(['id', 'version', 'address', 'started_at as startedAt'])
+    .select(sql<boolean>`id = ${LEADER}`.as('isLeading'))
+    .select(sql<number>`(SELECT count(*) FROM runners WHERE owner = controls.id)`.as('runners'))
+    .where('is_fenced', '=', false)
+    .where('lease_until', '>', DATABASE_NOW)
+    .orderBy('started_at')
+    .orderBy('id')
+    .execute();
 }

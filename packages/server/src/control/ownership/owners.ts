@@ -1,5 +1,10 @@
+import { sql, type RawBuilder } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { IS_LIVE_CONTROL } from './control-count.ts';
 import { DATABASE_NOW } from './database-time.ts';
+
+/** For this long requests wait for a control that takes a runner. After that they are sent to it all the same. */
+const TAKING_MS = 10_000;
 
 /** A control that owns a runner and holds its lease. */
 export interface Owner {
@@ -8,15 +13,23 @@ export interface Owner {
   address: string;
 }
 
-/** Finds the control that answers for a runner. Undefined while none does, or none that other controls reach. */
+/** Value of `taking_until` for a runner that begins to get another owner. */
+export function takingUntil(): RawBuilder<number> {
+  return sql<number>`${DATABASE_NOW} + ${TAKING_MS}::bigint`;
+}
+
+/**
+ * Finds the control that answers for a runner. Undefined while none does, or none that other controls reach, and while it is
+ * taken or handed over.
+ */
 export async function findOwner(db: Database, runnerId: string): Promise<Owner | undefined> {
   const row = await db
     .selectFrom('runners')
     .innerJoin('controls', 'controls.id', 'runners.owner')
     .select(['controls.id', 'controls.address'])
     .where('runners.id', '=', runnerId)
-    .where('controls.is_fenced', '=', false)
-    .where('controls.lease_until', '>', DATABASE_NOW)
+    .where(IS_LIVE_CONTROL)
+    .where(sql<boolean>`coalesce(taking_until, 0) < ${DATABASE_NOW}`)
     .executeTakeFirst();
   return row === undefined || row.address === null ? undefined : { id: row.id, address: row.address };
 }

@@ -34,3 +34,13 @@ export async function addRunnerAddresses(db: Kysely<unknown>): Promise<void> {
       ADD COLUMN joined_at bigint,
       ADD COLUMN revoked_at bigint`.execute(db);
 }
+
+/** Adds what owners report of their runners, and when a runner was last handed over. */
+export async function addRunnerReports(db: Kysely<unknown>): Promise<void> {
+  await sql`
+    ALTER TABLE runners
+      ADD COLUMN heard_at bigint,
+      ADD COLUMN report jsonb,
+      ADD COLUMN handed_at bigint,
+      ADD COLUMN taking_until bigint`.execute(db);
+}

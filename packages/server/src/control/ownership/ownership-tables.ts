@@ -40,4 +40,12 @@ export interface RunnerTable {
   joined_at: Generated<number | null>;
   /** Since then no control connects to it. */
   revoked_at: Generated<number | null>;
+  /** When its owner last compared the records with its VMs; null before the first time. */
+  heard_at: Generated<number | null>;
+  /** What it then measured: {@link RunnerMetrics} as JSON. Versions may differ, so readers parse it. */
+  report: Generated<unknown>;
+  /** When an owner last gave it to another control, or meant to; null for never. */
+  handed_at: Generated<number | null>;
+  /** Until then requests wait, as its owner may not have its sandboxes yet, or no more; null once it has them. */
+  taking_until: Generated<number | null>;
 }

@@ -1,8 +1,14 @@
 /** Which control owns a runner, in SQL. One statement takes it, so two never own it at a time. */
-import type { VmShape } from '../../lib/protocol/runner-protocol.ts';
+import type { Accelerator, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import { sql } from 'kysely';
+import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 import type { Database } from '../db/database.ts';
+import { IS_LIVE_CONTROL } from './control-count.ts';
 import { DATABASE_NOW } from './database-time.ts';
+import { takingUntil } from './owners.ts';
+
+/** A runner of another control that was heard within this time answers: owners note it every 10 s. */
+const HEARD_MS = 30_000;
 
 export interface JoinedRunner {
   id: string;
@@ -22,6 +28,12 @@ export interface ClosedRunner {
 export interface FreeCapacity {
   memMiB: number;
   vcpus: number;
+}
+
+/** A runner of another control. */
+export interface RunnerElsewhere {
+  id: string;
+  accelerator: Accelerator;
 }
 
 interface LocalRunner {
@@ -125,6 +137,17 @@ export class RunnerClaims {
     return rows.map((row) => row.id);
   }
 
+  /** Has requests sent to this control: it has the sandboxes of the runner. */
+  async noteTaken(id: string): Promise<void> {
+    await this.#db
+      .updateTable('runners')
+      .set({ taking_until: null })
+      .where('id', '=', id)
+      .where('owner', '=', this.#control)
+      .where('taking_until', 'is not', null)
+      .execute();
+  }
+
   /** Gives what a revoked runner has left to another one. */
   async inherit(from: string, heir: string): Promise<void> {
     await this.#db.transaction().execute((transaction) => handOver(transaction, from, heir));
@@ -140,14 +163,43 @@ export class RunnerClaims {
       .execute();
   }
 
-  /** Tells the other controls what VMs may still take. */
+  /** Tells the other controls what VMs may still take, and that the runner has answered. */
   async noteFree(id: string, { memMiB, vcpus }: FreeCapacity): Promise<void> {
     await this.#db
       .updateTable('runners')
-      .set({ mem_free_mib: memMiB, vcpus_free: vcpus })
+      .set({ mem_free_mib: memMiB, vcpus_free: vcpus, heard_at: DATABASE_NOW })
       .where('id', '=', id)
       .where('owner', '=', this.#control)
       .execute();
+  }
+
+  /** Tells the other controls what the runner has measured. */
+  async noteReport(id: string, report: RunnerMetrics): Promise<void> {
+    await this.#db
+      .updateTable('runners')
+      .set({ report: sql`${JSON.stringify(report)}::jsonb` })
+      .where('id', '=', id)
+      .where('owner', '=', this.#control)
+      .execute();
+  }
+
+  /** Finds a runner of another control that answers, and to which requests can be forwarded: the one with the most room. */
+  async findAnsweringElsewhere(): Promise<RunnerElsewhere | undefined> {
+    const row = await this.#db
+      .selectFrom('runners')
+      .innerJoin('controls', 'controls.id', 'runners.owner')
+      .select(['runners.id', sql<string | null>`report ->> 'accelerator'`.as('accelerator')])
+      .where('controls.id', '<>', this.#control)
+      .where('controls.address', 'is not', null)
+      .where(IS_LIVE_CONTROL)
+      .where('revoked_at', 'is', null)
+      .where('report', 'is not', null)
+      .where('heard_at', '>', sql<number>`${DATABASE_NOW} - ${HEARD_MS}::bigint`)
+      .orderBy('mem_free_mib', 'desc')
+      .limit(1)
+      .executeTakeFirst();
+    if (row === undefined) return undefined;
+    return { id: row.id, accelerator: row.accelerator === 'kvm' ? 'kvm' : 'tcg' };
   }
 
   /** Returns whether a control that is alive owns the runner. */
@@ -157,8 +209,7 @@ export class RunnerClaims {
       .innerJoin('controls', 'controls.id', 'runners.owner')
       .select('runners.id')
       .where('runners.id', '=', id)
-      .where('controls.is_fenced', '=', false)
-      .where('controls.lease_until', '>', DATABASE_NOW)
+      .where(IS_LIVE_CONTROL)
       .executeTakeFirst();
     return row !== undefined;
   }
@@ -171,8 +222,7 @@ export class RunnerClaims {
       .select('runners.id')
       .where('controls.id', '<>', this.#control)
       .where('controls.address', 'is not', null)
-      .where('controls.is_fenced', '=', false)
-      .where('controls.lease_until', '>', DATABASE_NOW)
+      .where(IS_LIVE_CONTROL)
       .where('cordoned_at', 'is', null)
       .where('mem_free_mib', '>=', mem_mib)
       .where('vcpus_free', '>=', vcpus)
@@ -191,7 +241,8 @@ export class RunnerClaims {
   async claim(id: string, seen = 0): Promise<number | undefined> {
     const fenced = await this.#fenceFormer(id);
     const { rows } = await sql<{ epoch: number }>`
-      UPDATE runners SET owner = ${this.#control}, epoch = greatest(epoch, ${seen}::bigint) + 1
+      UPDATE runners SET owner = ${this.#control}, epoch = greatest(epoch, ${seen}::bigint) + 1,
+        taking_until = CASE WHEN owner = ${this.#control} THEN taking_until ELSE ${takingUntil()} END
       WHERE id = ${id} AND revoked_at IS NULL
         AND (owner IS NULL OR owner = ${fenced ?? null} OR (owner = ${this.#control} AND epoch < ${seen}::bigint))
       RETURNING epoch`.execute(this.#db);

@@ -24,6 +24,8 @@ const REMOVE_DEADLINE_MS = 60_000;
 const STORE_DEADLINE_MS = 6 * 3_600_000;
 const COLLECT_DEADLINE_MS = 35 * 60_000;
 
+const REPEATED_BY_OWNERS = { isRepeatable: true, isBackground: true } as const;
+
 export interface Restore {
   captureId: string;
   /** Of the capture: a runner that lacks it fetches it from the object store. */
@@ -89,14 +91,14 @@ export class RunnerCaptures {
   store(captureId: string, organization: string, signal: AbortSignal): Promise<StoredCapture> {
     const body: CaptureOwner = { organization };
     const request = send('PUT', `${capturePath(captureId)}/objects`, body, STORE_DEADLINE_MS);
-    return this.#connection.callJson({ ...request, signal, isRepeatable: true }, StoredCapture);
+    return this.#connection.callJson({ ...request, signal, ...REPEATED_BY_OWNERS }, StoredCapture);
   }
 
   /** Deletes chunks of the organization that no stored capture needs. */
   collect(organization: string): Promise<CollectedCaptures> {
     const body: CaptureOwner = { organization };
     const request = send('POST', '/collect-captures', body, COLLECT_DEADLINE_MS);
-    return this.#connection.callJson({ ...request, isRepeatable: true }, CollectedCaptures);
+    return this.#connection.callJson({ ...request, ...REPEATED_BY_OWNERS }, CollectedCaptures);
   }
 
   /**

@@ -25,6 +25,7 @@ import {
 } from '../../lib/protocol/runner-protocol.ts';
 import { describeVersions, findCommonVersion, PROTOCOL_VERSIONS } from '../../lib/protocol/wire-headers.ts';
 import type { RegistryLogin } from '../registries/registries.ts';
+import type { OpenCalls } from './open-calls.ts';
 import { RunnerCaptures } from './runner-captures.ts';
 import { RunnerCommands } from './runner-commands.ts';
 import { RunnerDisks } from './runner-disks.ts';
@@ -111,6 +112,11 @@ export class RunnerClient {
     this.files = new RunnerFiles(connection);
     this.images = new RunnerImages(connection);
     this.measures = new RunnerMeasures(connection);
+  }
+
+  /** Requests whose answers have not ended, without those in the background. */
+  get openCalls(): Pick<OpenCalls, 'count' | 'longestMs'> {
+    return this.#connection.openCalls;
   }
 
   /** Asks which runner this is, and agrees on a version of the protocol. Throws `unavailable` if there is no common one. */
@@ -266,7 +272,7 @@ export class RunnerClient {
    * between.
    */
   async openEvents(signal: AbortSignal): Promise<AsyncIterable<EventLine>> {
-    const { stream } = await this.#connection.request({ ...get('/events'), signal });
+    const { stream } = await this.#connection.request({ ...get('/events'), signal, isBackground: true });
     const lines = readLines(stream, { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: EVENTS_IDLE_MS, signal });
     return parseLines(lines, EventLine);
   }

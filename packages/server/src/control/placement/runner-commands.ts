@@ -65,7 +65,7 @@ export class RunnerCommands {
 
   /** Yields commands that have ended, first all that the agent remembers, until `signal`. */
   async *watch(sandboxId: string, signal: AbortSignal): AsyncGenerator<GuestCommand> {
-    const request = { ...get(agentPath(sandboxId, 'commands/watch')), signal };
+    const request = { ...get(agentPath(sandboxId, 'commands/watch')), signal, isBackground: true };
     const answer = await askGuest(this.#connection, request);
     yield* readGuestLines(answer, { schema: GuestCommand, maxLineBytes: MAX_LINE_BYTES, signal });
   }

@@ -8,6 +8,7 @@ import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { z } from 'zod';
 import { EPOCH_HEADER, PROTOCOL_HEADER, PROTOCOL_VERSIONS } from '../../lib/protocol/wire-headers.ts';
+import { OpenCalls } from './open-calls.ts';
 import { readBounded } from './read-stream.ts';
 import { openRunnerSocket, type RunnerAddress } from './runner-address.ts';
 import { errorFromAnswer, unheard, unreachable } from './runner-error.ts';
@@ -42,6 +43,8 @@ export interface RunnerRequest {
    * and DELETE.
    */
   isRepeatable?: boolean;
+  /** It does not keep the runner from getting another owner, who begins it again. */
+  isBackground?: boolean;
 }
 
 export interface RunnerAnswer {
@@ -55,6 +58,8 @@ export class RunnerConnection implements Disposable {
   epoch: number | undefined;
   /** The version of the protocol that both sides speak. */
   protocol = PROTOCOL_VERSIONS.newest;
+  /** Without those in the background. */
+  readonly openCalls = new OpenCalls();
   readonly #address: RunnerAddress;
   readonly #log: Logger;
   #session: Promise<ClientHttp2Session> | undefined;
@@ -78,8 +83,7 @@ export class RunnerConnection implements Disposable {
     const hasEpoch = this.epoch !== undefined || request.headers?.[EPOCH_HEADER] !== undefined;
     if (this.#address.kind === 'network' && !hasEpoch && request.path !== '/status')
       throw new AppError('unavailable', 'the runner is being taken over; try again');
-    const session = await this.#connected();
-    const stream = startStream(session, request, {
+    const stream = await this.#startNoted(request, {
       [PROTOCOL_HEADER]: String(this.protocol),
       ...(this.epoch !== undefined && { [EPOCH_HEADER]: String(this.epoch) }),
       ...(traceparent !== undefined && { traceparent }),
@@ -88,6 +92,16 @@ export class RunnerConnection implements Disposable {
     const status = Number(headers[':status']);
     if (status >= 400) throw await errorFromAnswer(status, stream);
     return { status, headers, stream };
+  }
+
+  async #startNoted(request: RunnerRequest, added: Record<string, string>): Promise<ClientHttp2Stream> {
+    const end = request.isBackground === true ? () => undefined : this.openCalls.begin();
+    try {
+      return startStream(await this.#connected(), request, added).once('close', end);
+    } catch (error) {
+      end();
+      throw error;
+    }
   }
 
   /** Returns an answer that is one JSON value. */

@@ -128,7 +128,10 @@ export class RunnerDisks {
   /** Deletes objects of the organization that no disk refers to. */
   collect(organization: string): Promise<z.infer<typeof CollectedDisks>> {
     const path = `/disks/${encodeURIComponent(organization)}/collect`;
-    return this.#change(send('POST', path, {}, COLLECT_DEADLINE_MS), CollectedDisks);
+    return this.#change(
+      { ...send('POST', path, {}, COLLECT_DEADLINE_MS), isBackground: true },
+      CollectedDisks,
+    );
   }
 
   #change<T>(request: RunnerRequest, schema: z.ZodType<T>): Promise<T> {

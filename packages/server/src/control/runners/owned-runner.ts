@@ -14,6 +14,8 @@ export class OwnedRunner {
   isConnected = false;
   /** Whether it gets no new VMs. */
   isCordoned = false;
+  /** Whether it is about to get another owner: requests that have not begun wait for that one. */
+  isLeaving = false;
   #status: RunnerStatus | undefined;
   /** Memory of VMs that were admitted since the last report. */
   #admittedMiB = 0;

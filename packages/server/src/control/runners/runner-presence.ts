@@ -11,6 +11,8 @@ export class RunnerPresence {
   readonly #clock: Clock;
   /** How far the runner's time since its boot is ahead of the monotonic time here. Undefined until it has answered. */
   #seen: { bootId: string; aheadMs: number } | undefined;
+  /** When it last reported, by the monotonic time here. */
+  #notedMs: number | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -19,10 +21,16 @@ export class RunnerPresence {
   /** Notes what the runner has just reported. */
   note({ moment }: Pick<Roster, 'moment'>): void {
     const { boot_id: bootId, ms } = moment;
-    const aheadMs = ms - this.#clock.monotonicMs();
+    this.#notedMs = this.#clock.monotonicMs();
+    const aheadMs = ms - this.#notedMs;
     // A report is late by its way here, so of two the one that is further ahead is closer to the truth.
     const isBetter = this.#seen?.bootId !== bootId || aheadMs > this.#seen.aheadMs;
     if (isBetter) this.#seen = { bootId, aheadMs };
+  }
+
+  /** Time since its last report; undefined before the first one. */
+  get ageMs(): number | undefined {
+    return this.#notedMs === undefined ? undefined : this.#clock.monotonicMs() - this.#notedMs;
   }
 
   /** Before the first report this is the moment here: on the same host it is exact. */

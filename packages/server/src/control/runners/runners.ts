@@ -1,6 +1,7 @@
 /** The runners that this control owns, and which of them gets a new VM. */
 import { AppError, type ErrorCode } from '@coppice/contract';
-import type { VmShape } from '../../lib/protocol/runner-protocol.ts';
+import type { Accelerator, VmShape } from '../../lib/protocol/runner-protocol.ts';
+import type { RunnerElsewhere } from '../ownership/runner-claims.ts';
 import { ElsewhereError } from '../placement/elsewhere.ts';
 import type { OwnedRunner } from './owned-runner.ts';
 
@@ -15,6 +16,8 @@ export type FindElsewhere = (shape: VmShape) => Promise<string | undefined>;
 export class Runners {
   readonly #runners = new Map<string, OwnedRunner>();
   readonly #findElsewhere: FindElsewhere;
+  /** A runner of another control that answers; looked for only while none is connected here. */
+  elsewhere: RunnerElsewhere | undefined;
 
   constructor(findElsewhere: FindElsewhere = async () => undefined) {
     this.#findElsewhere = findElsewhere;
@@ -49,11 +52,25 @@ export class Runners {
     return this.list().filter((runner) => runner.isConnected);
   }
 
-  /** Returns a runner for work that any of them can do. Throws `unavailable` without one. */
+  /**
+   * Returns a runner for work that any of them can do. Without one, throws an {@link ElsewhereError} if another control has one,
+   * else `unavailable`.
+   */
   any(): OwnedRunner {
     const [runner] = this.#inOrder();
-    if (runner === undefined) throw noRunner();
-    return runner;
+    if (runner !== undefined) return runner;
+    throw this.elsewhere === undefined ? noRunner() : new ElsewhereError(this.elsewhere.id, noRunner());
+  }
+
+  /** Returns the accelerator of new sandboxes. Throws `unavailable` if neither this control nor another one can make any. */
+  requireAccelerator(): Accelerator {
+    const [runner] = this.listConnected();
+    if (runner !== undefined) return runner.status.accelerator;
+    if (this.elsewhere !== undefined) return this.elsewhere.accelerator;
+    throw new AppError(
+      'unavailable',
+      'no runner is connected here, and no other control that can be reached has one that answers',
+    );
   }
 
   /** Returns why sandboxes have no network; undefined if they have one. */
@@ -83,9 +100,10 @@ export class Runners {
     throw elsewhere === undefined ? refusal : new ElsewhereError(elsewhere, refusal);
   }
 
-  /** Those that are connected come first: the others may be restarting. */
+  /** Those that are connected come first: the others may be restarting. Those that leave come last. */
   #inOrder(among: readonly OwnedRunner[] = this.list()): OwnedRunner[] {
-    const rank = (runner: OwnedRunner): number => (runner.isConnected ? 1 : 0) + runner.freeShare / 2;
+    const rank = ({ isConnected, isLeaving, freeShare }: OwnedRunner): number =>
+      (isConnected ? 1 : 0) + freeShare / 2 - (isLeaving ? 2 : 0);
     return among.toSorted((a, b) => rank(b) - rank(a));
   }
 }

@@ -4,12 +4,14 @@
  *     runner of this machine ─┐
  *     joined, without owner  ─┴─► claimed ─► its sandboxes adopted ─► link
  *     revoked, or joined again ─► link closed, its sandboxes forgotten
+ *     joined, and another control has fewer ─► its requests end, its sandboxes are forgotten ─► that control's
  *     revoked ─► the leading control: those that ran are lost, the others belong to one of its runners
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { RunnerIdentity } from '../../lib/protocol/runner-protocol.ts';
 import type { Leadership } from '../ownership/leadership.ts';
+import { HANDOVER_GAP_MS, type RunnerBalance } from '../ownership/runner-balance.ts';
 import type { JoinedRunner, RunnerClaims } from '../ownership/runner-claims.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { OwnedRunner } from '../runners/owned-runner.ts';
@@ -17,12 +19,18 @@ import type { Runners } from '../runners/runners.ts';
 import type { Clock } from '../time/clock.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
 import { drainRunner } from './drain-runner.ts';
+import { chooseToGive, waitUntilQuiet } from './hand-over.ts';
 import type { LinkKind, RunnerLink } from './runner-link.ts';
 
 const LOOK_EVERY_MS = 1_000;
 const DRAIN_EVERY_MS = 10_000;
 /** Of a control that is alone with the runner of its machine: it only notes whether the operator has cordoned it. */
 const REST_MS = 5_000;
+
+/** Longer than a control uses the owner that it has found. */
+const FORWARDED_MS = 500;
+/** Requests that waited for a runner in vain are not held back again at once. */
+const BUSY_REST_MS = 60_000;
 
 export interface OpenedClient extends Disposable {
   client: RunnerClient;
@@ -31,6 +39,7 @@ export interface OpenedClient extends Disposable {
 export interface RunnerFleetParts {
   runners: Runners;
   claims: RunnerClaims;
+  balance: RunnerBalance;
   drivers: Pick<LiveDrivers, 'load' | 'adopt' | 'unload' | 'loseAll' | 'listAt'>;
   leadership: Leadership;
   /** The client of the runner on this machine; undefined if there is none. */
@@ -57,11 +66,16 @@ interface Member {
 }
 
 export class RunnerFleet implements AsyncDisposable {
+  /** Runners that this control has got, and given to another one. */
+  readonly counts = { taken: 0, handedOver: 0 };
   readonly #parts: RunnerFleetParts;
   readonly #stop = new AbortController();
   readonly #members = new Map<string, Member>();
   readonly #replaced = Promise.withResolvers<Error>();
   readonly #draining = new Set<string>();
+  /** When each runner whose requests did not end in time may be tried again, by the monotonic clock. */
+  readonly #busyUntil = new Map<string, number>();
+  #balanceAt = 0;
   #isLocalTaken = false;
   #isStarted = false;
   #loop: Promise<void> = Promise.resolve();
@@ -103,6 +117,8 @@ export class RunnerFleet implements AsyncDisposable {
       await this.#try('runners could not be taken', () => this.open());
       await this.#try('what runners have left could not be taken', () => this.#buryRevoked());
       await this.#try('cordoned runners could not be found', () => this.#noteClosed());
+      await this.#try('runners of other controls could not be found', () => this.#noteElsewhere());
+      await this.#try('a runner could not be handed over', () => this.#balance());
     }
   }
 
@@ -157,6 +173,57 @@ export class RunnerFleet implements AsyncDisposable {
     }
   }
 
+  /** While no runner is connected here, requests go to one of another control. */
+  async #noteElsewhere(): Promise<void> {
+    const { connect, claims, runners } = this.#parts;
+    if (connect === undefined) return;
+    const isServed = runners.listConnected().length > 0;
+    runners.elsewhere = isServed ? undefined : await claims.findAnsweringElsewhere();
+  }
+
+  /** Gives a runner to a control that has fewer. */
+  async #balance(): Promise<void> {
+    const { connect, balance, runners } = this.#parts;
+    if (connect === undefined || this.#members.size < 2 || performance.now() < this.#balanceAt) return;
+    this.#balanceAt = performance.now() + HANDOVER_GAP_MS;
+    const heir = await balance.findHeir();
+    if (heir === undefined) return;
+    const movable = new Set(await balance.listMovable());
+    const runner = chooseToGive(
+      runners
+        .list()
+        .filter(({ id }) => movable.has(id) && performance.now() >= (this.#busyUntil.get(id) ?? 0)),
+    );
+    if (runner === undefined || !(await balance.reserve(runner.id, heir))) return;
+    try {
+      await this.#handOver(runner, heir);
+    } finally {
+      runner.isLeaving = false;
+      await this.#parts.claims.noteTaken(runner.id);
+    }
+  }
+
+  async #handOver(runner: OwnedRunner, heir: string): Promise<void> {
+    const { drivers, balance, log } = this.#parts;
+    const { id } = runner;
+    const { signal } = this.#stop;
+    // Other controls may have looked it up just before, and what they forward is served as before.
+    await delay(FORWARDED_MS, undefined, { signal });
+    runner.isLeaving = true;
+    if (!(await waitUntilQuiet(runner, () => drivers.listAt(id), signal))) {
+      this.#busyUntil.set(id, performance.now() + BUSY_REST_MS);
+      log.debug({ runner_id: id }, 'the runner is in use, and stays for now');
+      return;
+    }
+    this.#busyUntil.delete(id);
+    drivers.unload(id);
+    await this.#drop(id);
+    // Otherwise this control takes it again.
+    if (!(await balance.give(id, heir))) return;
+    this.counts.handedOver += 1;
+    log.info({ runner_id: id, control_id: heir }, 'the runner is handed over to a control that has fewer');
+  }
+
   /** Keeps new VMs away from runners that are cordoned, and empties those that are drained. */
   async #noteClosed(): Promise<void> {
     const closed = new Map((await this.#parts.claims.listClosed()).map((runner) => [runner.id, runner]));
@@ -207,6 +274,7 @@ export class RunnerFleet implements AsyncDisposable {
     try {
       await beforeLoad();
       await drivers.load(id);
+      await this.#parts.claims.noteTaken(id);
       runner.isCordoned = (await this.#parts.claims.listClosed()).some((closed) => closed.id === id);
     } catch (error) {
       drivers.unload(id);
@@ -217,6 +285,7 @@ export class RunnerFleet implements AsyncDisposable {
     const link = openLink(runner, member.joined === undefined ? 'local' : 'joined');
     if (member.joined === undefined) this.#replaced.resolve(link.replaced);
     this.#members.set(id, { ...member, link, storage: openStorage?.(runner) });
+    this.counts.taken += 1;
     log.info({ runner_id: id }, 'this control has the runner');
     // One runner that does not answer must not keep the others waiting.
     if (this.#isStarted) void link.start();

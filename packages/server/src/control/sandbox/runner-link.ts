@@ -45,7 +45,7 @@ export interface RunnerLinkParts {
   captures: CaptureKeeper;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
-  claims: Pick<RunnerClaims, 'claim' | 'noteFree'>;
+  claims: Pick<RunnerClaims, 'claim' | 'noteFree' | 'noteReport'>;
   kind: LinkKind;
   reconcileIntervalMs: number;
   /** After this time without a connection the VMs of a joined runner count as lost. */
@@ -210,6 +210,7 @@ export class RunnerLink implements AsyncDisposable {
     for (const driver of seen) driver.live.noteSeen(seenAt);
     await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
     await claims.noteFree(runner.id, runner.free);
+    this.#repair('report', async () => claims.noteReport(runner.id, await runner.client.measures.runner()));
     await drivers.recoverInserts();
     const running = new Set(listed.filter((vm) => vm.state === 'running').map((vm) => vm.id));
     for (const { driver, status, revision } of views) {

@@ -269,7 +269,8 @@ export class Sandboxes {
    */
   async getDriver(reach: Reach, id: string, request: SandboxRequest = 'use'): Promise<SandboxDriver> {
     const driver = this.#drivers.findWithin(reach, id);
-    if (driver !== undefined) return driver;
+    if (driver !== undefined && this.#runners.find(driver.row.runner_id ?? '')?.isLeaving !== true)
+      return driver;
     const record = await this.get(reach, id);
     if (isFinal(record.status)) throw buildRefusal(request, record);
     const { runner_id: at } = await this.#store.get(id);

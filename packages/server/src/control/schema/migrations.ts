@@ -18,7 +18,7 @@ import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
-import { addRunnerAddresses, createOwnership } from '../ownership/ownership-migration.ts';
+import { addRunnerAddresses, addRunnerReports, createOwnership } from '../ownership/ownership-migration.ts';
 import { createUsedTickets } from '../auth/used-tickets.ts';
 import {
   addLiveColumns,
@@ -147,4 +147,5 @@ export const MIGRATIONS: Record<string, Migration> = {
       await nameControlsOfBuilds(db);
     },
   },
+  '0033_runner_reports': { up: addRunnerReports },
 };

@@ -48,6 +48,8 @@ interface Forwarded {
 }
 
 export class RequestForwarder implements Disposable {
+  /** Of all requests since the start: passed to an owner, or refused here, as none gave an answer. */
+  readonly counts = { answered: 0, refused: 0 };
   readonly #parts: RequestForwarderParts;
   readonly #owners: OwnerLookup;
   readonly #agent = new Agent({ keepAlive: true, timeout: AGENT_IDLE_MS });
@@ -63,6 +65,21 @@ export class RequestForwarder implements Disposable {
 
   /** Rejects, with an AppError, only if nothing has been sent to the client. Call after `reply.hijack()`. */
   async forward(
+    runnerId: string,
+    request: FastifyRequest,
+    reply: FastifyReply,
+    over: AbortSignal,
+  ): Promise<void> {
+    try {
+      await this.#forward(runnerId, request, reply, over);
+      this.counts.answered += 1;
+    } catch (error) {
+      this.counts.refused += 1;
+      throw error;
+    }
+  }
+
+  async #forward(
     runnerId: string,
     request: FastifyRequest,
     reply: FastifyReply,
@@ -100,7 +117,9 @@ export class RequestForwarder implements Disposable {
       upstream.destroy(new Error('the owner is gone')),
     );
     try {
-      const answered = carry(upstream, asked, () => forwarded.over.addEventListener('abort', cutClient));
+      const mayRepeat = (): boolean => forwarded.text !== undefined || !asked.request.readableDidRead;
+      const onEndless = (): void => forwarded.over.addEventListener('abort', cutClient);
+      const answered = carry(upstream, asked, { mayRepeat, onEndless });
       sendBody(upstream, forwarded);
       return await answered;
     } catch (error) {
@@ -169,7 +188,7 @@ function sendBody(upstream: ClientRequest, { request: { raw }, text }: Forwarded
 async function carry(
   upstream: ClientRequest,
   asked: Asked,
-  onEndless: () => void,
+  { mayRepeat, onEndless }: { mayRepeat: () => boolean; onEndless: () => void },
 ): Promise<'done' | 'early'> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let isAnswered = false;
@@ -180,7 +199,7 @@ async function carry(
   });
   upstream.once('response', (answer: IncomingMessage) => {
     isAnswered = true;
-    if (answer.headers[TAKING_OVER] !== undefined && !asked.request.readableDidRead) {
+    if (answer.headers[TAKING_OVER] !== undefined && mayRepeat()) {
       answer.resume();
       isEarly = true;
       return resolve();

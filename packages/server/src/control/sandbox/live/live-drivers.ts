@@ -25,6 +25,8 @@ export interface LiveDriversParts extends Omit<DriverParts, 'runner' | 'onFinal'
   teamSecrets: Pick<TeamSecrets, 'ensure'>;
   /** Called when the end of a sandbox is committed. */
   onEnded: () => void;
+  /** Called with the id of a sandbox that another control is about to have. */
+  onUnloaded: (id: string) => void;
   credit: Credit;
   limitsOf: LimitsOf;
 }
@@ -59,6 +61,7 @@ export class LiveDrivers implements Disposable {
     for (const driver of this.listAt(runnerId)) {
       const { id, organization_id } = driver.row;
       driver.live.detach();
+      this.#parts.onUnloaded(id);
       this.#drivers.delete(organization_id, id);
       this.#byRunner.delete(runnerId, id);
     }

@@ -27,6 +27,7 @@ import type { AuditLog } from '../../audit/audit-log.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
 import type { SandboxRow, SandboxUpdate } from '../record/sandbox-tables.ts';
+import { ElsewhereError } from '../../placement/elsewhere.ts';
 import type { RunnerPresence } from '../../runners/runner-presence.ts';
 import type { Clock } from '../../time/clock.ts';
 import { buildEnding, buildEndNotes, type EndEvent } from '../record/ending.ts';
@@ -66,6 +67,7 @@ export class LiveSandbox {
   readonly #parts: LiveSandboxParts;
   #row: SandboxRow;
   #isInDoubt = false;
+  #isDetached = false;
   readonly #commits = new SerialQueue();
   readonly operations = new OperationTurns();
   #timer: IdleTimer | undefined;
@@ -212,6 +214,7 @@ export class LiveSandbox {
 
   /** Returns the operation that the request begins; null if it is done at once. Throws `invalid_state`. */
   require(request: SandboxRequest, caller: Caller = {}): SandboxOperation | null {
+    if (this.#isDetached && this.row.runner_id !== null) throw new ElsewhereError(this.row.runner_id);
     const transition = findTransition(this.row.status, request);
     if (transition.outcome !== 'accept') throw this.refusal(request, caller);
     return transition.operation;
@@ -240,8 +243,9 @@ export class LiveSandbox {
     this.#timer?.grace(graceMs);
   }
 
-  /** Stops only the timer: the sandbox keeps running. */
+  /** Stops only the timer: the sandbox keeps running. From now on another control does what is requested. */
   detach(): void {
+    this.#isDetached = true;
     this.#timer?.stop();
   }
 

@@ -1,4 +1,4 @@
-/** Two controls that share a database, each with a runner of its own machine. */
+/** Two controls that share a database, each with a runner of its own machine, or both without one. */
 import { copyFile, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ControlLimits } from '../../control-config.ts';
@@ -21,13 +21,28 @@ export class TwoControls implements AsyncDisposable {
     const url = await makeMigratedDatabase();
     const both = new TwoControls(await prepareOn(url, limits), await prepareOn(url, limits));
     both.other.runner.id = `runner-${'1'.repeat(32)}`;
+    await both.one.runner.start();
     await startShared(both.one);
-    const [from, to] = [both.one, both.other].map(({ config }) => config.dataDir);
+    await both.other.runner.start();
+    await both.startOther();
+    return both;
+  }
+
+  /** Starts the first of them, which has no runner yet. */
+  static async startWithoutRunners(limits: Partial<ControlLimits> = {}): Promise<TwoControls> {
+    const url = await makeMigratedDatabase();
+    const both = new TwoControls(await prepareOn(url, limits), await prepareOn(url, limits));
+    await both.one.startControl(INTERNAL);
+    return both;
+  }
+
+  /** Starts the other one, too. */
+  async startOther(): Promise<void> {
+    const [from, to] = [this.one, this.other].map(({ config }) => config.dataDir);
     await mkdir(to ?? '', { recursive: true });
     // What one seals, the other opens.
     await copyFile(join(from ?? '', MASTER_KEY_NAME), join(to ?? '', MASTER_KEY_NAME));
-    await startShared(both.other);
-    return both;
+    await startShared(this.other);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -37,7 +52,6 @@ export class TwoControls implements AsyncDisposable {
 }
 
 async function startShared(harness: ControlHarness): Promise<void> {
-  await harness.runner.start();
   await harness.startControl(INTERNAL);
   await waitFor('healthz', async () => (await harness.call('GET', '/healthz')).status === 200);
 }

@@ -91,3 +91,13 @@ export const RUNNER_IDENTITIES: Change = {
     ],
   },
 };
+
+export const RUNNER_REPORTS: Change = {
+  columns: {
+    runners: ({ owner }) => {
+      const at = owner === null ? null : NOW;
+      const report = owner === null ? null : { accelerator: 'kvm' };
+      return { heard_at: at, report, handed_at: at, taking_until: at };
+    },
+  },
+};

@@ -1,76 +1,54 @@
 import { HostRecord } from '@coppice/contract';
-import type { RunnerMetrics } from '../../../../lib/protocol/metrics-protocol.ts';
+import { listRunners } from '../../../authority/joined-runners.ts';
+import { listLiveControls } from '../../../ownership/live-controls.ts';
 import { answers } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
-import type { Runners } from '../../../runners/runners.ts';
 import type { HttpParts } from '../../parts.ts';
 import { ACCOUNT } from '../session/account-schema.ts';
+import { buildControl, buildRunner } from './host-record.ts';
 
-type Parts = Pick<HttpParts, 'runners' | 'checkHealth' | 'version' | 'region'>;
+type Parts = Pick<HttpParts, 'db' | 'runners' | 'control' | 'checkHealth' | 'version' | 'region'>;
 
-export function addGetHost(app: App, { runners, checkHealth, version, region }: Parts): void {
+export function addGetHost(app: App, { db, runners, control, checkHealth, version, region }: Parts): void {
   app.route({
     method: 'GET',
     url: '/account/operator/host',
     schema: {
       ...ACCOUNT,
       operationId: 'getHost',
-      summary: 'Get the health, capacity and use of the host; for the operator',
+      summary:
+        'Get the health of the service, its controls, and capacity and use of its runners; for the operator',
       response: answers(200, HostRecord, [401, 403, 503]),
     },
     handler: async ({ log }) => {
-      const [fault, measured] = await Promise.all([
+      const [fault, controls, listed] = await Promise.all([
         checkHealth().then(
           () => null,
           (error: unknown) => (error instanceof Error ? error.message : String(error)),
         ),
-        measure(runners).catch((error: unknown) => {
-          log.warn({ err: error }, 'the runner could not be measured');
-          return undefined;
-        }),
+        listLiveControls(db),
+        listRunners(db),
       ]);
-      const serves = fault === null;
+      const shown = listed.filter(({ revokedAt }) => revokedAt === null);
+      const built = shown.map(async (runner) => {
+        const own = runners.find(runner.id);
+        const measured = await own?.client.measures.runner().catch((error: unknown) => {
+          log.warn({ err: error, runner_id: runner.id }, 'the runner could not be measured');
+          return undefined;
+        });
+        return buildRunner(
+          runner,
+          own && { isConnected: own.isConnected, ageMs: own.presence.ageMs, measured },
+        );
+      });
       return {
         version,
         region,
-        serves,
+        serves: fault === null,
         fault,
-        runner: measured === undefined ? null : buildRunner(measured),
+        controls: controls.map((one) => buildControl(one, control)),
+        runners: await Promise.all(built),
       };
     },
   });
-}
-
-/** Rejects without a runner that is connected. */
-async function measure(runners: Runners): Promise<RunnerMetrics> {
-  return runners.any().client.measures.runner();
-}
-
-function buildRunner(measured: RunnerMetrics): NonNullable<HostRecord['runner']> {
-  const {
-    accelerator,
-    confinement,
-    versions,
-    vms,
-    paused_vms: paused,
-    capacity,
-    warm_pool,
-    disks,
-  } = measured;
-  const { qemu, kernel, agent } = versions;
-  return {
-    accelerator,
-    confinement,
-    versions: { qemu, kernel, agent },
-    sandboxes: vms,
-    paused,
-    vcpus: capacity.vcpus,
-    mem_mib: capacity.mem_mib,
-    mem_available_mib: capacity.mem_available_mib,
-    disk_free_mib: capacity.disk.free_mib,
-    disk_reserve_mib: capacity.disk.reserve_mib,
-    starts: capacity.starts,
-    warm_pool,
-    disks,
-  };
 }
