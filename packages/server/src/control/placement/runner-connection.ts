@@ -7,7 +7,12 @@ import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { z } from 'zod';
-import { ENDLESS_HEADER, EPOCH_HEADER, PROTOCOL_HEADER, PROTOCOL_VERSIONS } from '../../lib/protocol/wire-headers.ts';
+import {
+  ENDLESS_HEADER,
+  EPOCH_HEADER,
+  PROTOCOL_HEADER,
+  PROTOCOL_VERSIONS,
+} from '../../lib/protocol/wire-headers.ts';
 import { readBounded } from './read-stream.ts';
 import { openRunnerSocket, type RunnerAddress } from './runner-address.ts';
 import { errorFromAnswer, unheard, unreachable } from './runner-error.ts';

@@ -100,7 +100,8 @@ export class RequestForwarder implements Disposable {
       upstream.destroy(new Error('the owner is gone')),
     );
     try {
-      const answered = carry(upstream, asked, () => forwarded.over.addEventListener('abort', cutClient));
+      const onEndless = (): void => forwarded.over.addEventListener('abort', cutClient);
+      const answered = carry(upstream, forwarded, onEndless);
       sendBody(upstream, forwarded);
       return await answered;
     } catch (error) {
@@ -168,7 +169,7 @@ function sendBody(upstream: ClientRequest, { request: { raw }, text }: Forwarded
 /** Passes the answer on. `onEndless` is called for one without an end of its own. */
 async function carry(
   upstream: ClientRequest,
-  asked: Asked,
+  { asked, text }: Pick<Forwarded, 'asked' | 'text'>,
   onEndless: () => void,
 ): Promise<'done' | 'early'> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -180,7 +181,9 @@ async function carry(
   });
   upstream.once('response', (answer: IncomingMessage) => {
     isAnswered = true;
-    if (answer.headers[TAKING_OVER] !== undefined && !asked.request.readableDidRead) {
+    // A body that is passed on as it arrives cannot be sent twice.
+    const canRepeat = text !== undefined || !asked.request.readableDidRead;
+    if (answer.headers[TAKING_OVER] !== undefined && canRepeat) {
       answer.resume();
       isEarly = true;
       return resolve();
