@@ -56,7 +56,7 @@ export class RunnerServer {
   /** Open streams of requests with an epoch. */
   readonly #epochs = new Map<http2.ServerHttp2Stream, number>();
   /** Open streams that are waited for when the runner stops. */
-  readonly #awaited = new Set<http2.ServerHttp2Stream>();
+  readonly #awaited = new Map<http2.ServerHttp2Stream, string>();
   #noteLast: (() => void) | undefined;
   #network: ControlListener | undefined;
 
@@ -91,7 +91,7 @@ export class RunnerServer {
     this.#network?.refuse();
     for (const session of this.#sessions) session.close();
     if (!(await this.#drained(patienceMs)))
-      this.#parts.log.warn({ requests: this.#awaited.size }, 'the runner stops with requests still open');
+      this.#parts.log.warn({ paths: [...this.#awaited.values()] }, 'the runner stops with requests still open');
     for (const session of this.#sessions) session.destroy();
     await this.#network?.[Symbol.asyncDispose]();
     await closed.promise;
@@ -108,8 +108,8 @@ export class RunnerServer {
     return this.#awaited.size === 0;
   }
 
-  #await(stream: http2.ServerHttp2Stream): void {
-    this.#awaited.add(stream);
+  #await(stream: http2.ServerHttp2Stream, path: string): void {
+    this.#awaited.set(stream, path);
     stream.once('close', () => {
       this.#awaited.delete(stream);
       if (this.#awaited.size === 0) this.#noteLast?.();
@@ -155,7 +155,7 @@ export class RunnerServer {
   ): void {
     stream.on('error', (error) => this.#parts.log.debug({ err: error }, 'stream of control failed'));
     const path = headers[':path'] ?? '/';
-    if (headers[ENDLESS_HEADER] === undefined && path !== ENDLESS_PATH) this.#await(stream);
+    if (headers[ENDLESS_HEADER] === undefined && path !== ENDLESS_PATH) this.#await(stream, path);
     void traceAnswer(stream, headers, () => this.#answer(stream, headers, { path, ...origin }));
   }
 
