@@ -260,6 +260,31 @@ test('a revoked runner is claimed by no control, and joins never again', async (
   await assert.rejects(revokeRunner(db, local), { code: 'invalid_state', message: /control's own machine/u });
 });
 
+test('the runner of a machine that is gone is revoked once its control is, which is fenced', async () => {
+  const { db } = installation;
+  const owner = newId('ctl');
+  const lease = { started_at: Date.now(), lease_until: Date.now() + 60_000 };
+  await db
+    .insertInto('controls')
+    .values({ id: owner, node_id: newId('node'), version: '0.0.0', ...lease })
+    .execute();
+  const claims = new RunnerClaims(db, owner);
+  const id = `runner-${newId('').repeat(2).slice(0, 32)}`;
+  await claims.add(id, 'us');
+  await claims.claim(id);
+  await assert.rejects(revokeRunner(db, id), {
+    code: 'invalid_state',
+    message: /which uses it; stop that control first/u,
+  });
+  await db.updateTable('controls').set({ lease_until: 1 }).where('id', '=', owner).execute();
+  await revokeRunner(db, id);
+  const row = await rowOf(id);
+  assert.deepEqual([row.owner, row.epoch], [null, 2]);
+  const control = await db.selectFrom('controls').selectAll().where('id', '=', owner).executeTakeFirst();
+  assert.equal(control?.is_fenced, true);
+  assert.equal(await claims.claim(id), undefined);
+});
+
 test('a claim is above the highest epoch that the runner knows, which a restored database does not', async () => {
   const { db } = installation;
   const id = `runner-${newId('').repeat(2).slice(0, 32)}`;

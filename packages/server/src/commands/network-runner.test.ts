@@ -45,6 +45,7 @@ async function startRunner({
   dataDir = join(directory, `${(count += 1)}`),
   port = 0,
   protocol = { oldest: 1, newest: 1 },
+  onDestroy = async (): Promise<object> => ({}),
 } = {}): Promise<StartedRunner> {
   const identity = openRunnerIdentity(makeDirectory(dataDir), ID);
   const fence = new Fence(dataDir);
@@ -53,6 +54,7 @@ async function startRunner({
     roster: () => ({ vms: [] }),
     spool: EventSpool.open(join(dataDir, 'events'), { log }),
     heartbeat: () => ({ type: 'heartbeat' }),
+    fleet: { destroy: onDestroy },
     fence,
     log,
   };
@@ -218,6 +220,32 @@ test('a lower epoch is refused, over both ways and after a restart; its open str
   await using _again = await startRunner({ dataDir, port });
   await assert.rejects(readRoster(former), isFenced);
   await readRoster(next);
+});
+
+test('a runner that stops refuses new requests and ends those that are under way, but waits for none without an end', async () => {
+  const [asked, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<object>()];
+  const onDestroy = (): Promise<object> => {
+    asked.resolve();
+    return answered.promise;
+  };
+  const runner = await startRunner({ onDestroy });
+  using connection = runner.connect();
+  connection.epoch = 1;
+  const { stream } = await connection.request({ ...get('/events'), isEndless: true });
+  const isCut = closed(stream.on('error', () => undefined).resume());
+  const path = `/vms/run${'1'.repeat(20)}`;
+  const destroyed = connection.callJson({ method: 'DELETE', path, headDeadlineMs: 60_000 }, z.unknown());
+  await asked.promise;
+  const stopped = runner[Symbol.asyncDispose]();
+  await waitFor('the refusal', async () => {
+    const error = await readRoster(connection).catch((refusal: unknown) => refusal as AppError);
+    return error !== undefined && (error as AppError).code === 'unavailable';
+  });
+  answered.resolve({ done: true });
+  assert.deepEqual(await destroyed, { done: true });
+  await Promise.all([stopped, isCut]);
+  await using _again = await startRunner({ dataDir: runner.dataDir, port: runner.port });
+  await readRoster(connection);
 });
 
 test('a runner without a common version is not used, and names both versions', async () => {

@@ -79,7 +79,7 @@ export interface ControlMeans {
 
 /**
  * Starts the control role, which serves when this resolves. Disposing it shuts down: new requests get 503, open ones
- * may end until the deadline, sandboxes keep running, and the database stops last.
+ * may end until the deadline, other controls may take the runners, and sandboxes keep running.
  */
 export async function startControl(
   config: ControlConfig,
@@ -89,6 +89,8 @@ export async function startControl(
   const limits: ControlLimits = { ...DEFAULT_CONTROL_LIMITS, ...config.limits };
   await using stack = new AsyncDisposableStack();
   const lock = stack.use(await lockDirectories('control', config));
+  // Closed after all the rest: until other controls have the runners, requests for them are answered, and may be sent again.
+  const front = stack.use(new AsyncDisposableStack());
   const rules = openRules(config, log);
   const storage = await openStorage(config, { limits, clock, log }, stack);
   const { db, events, webhooks, lease, ownership, databaseHealth, organizationAudit } = storage;
@@ -134,9 +136,8 @@ export async function startControl(
     ...buildHealth({ ...network, gate, databaseHealth }),
   };
   const server = await buildServer(parts, log);
-  // Before the drain, after which it is closed.
-  const publish = await listenInternally(config, { ...network, ownership, app: server.app }, stack);
-  closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, stack);
+  const publish = await listenInternally(config, { ...network, ownership, app: server.app }, front);
+  closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, { stack, front });
   const listening = await server.app.listen(config.listen);
   address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
   // Last: a key made by a start that then fails would never be shown.
@@ -170,16 +171,20 @@ function chooseHttpSettings({ version, region, metricsToken, continuesTraces = f
   return { version, region, metricsToken, continuesTraces };
 }
 
-/** On disposal requests in progress may finish until the deadline; then their connections close. */
+/**
+ * On disposal requests in progress may finish until the deadline; then the front is closed with their connections. New requests
+ * get 503 until then, and if all have finished, until other controls may take the runners.
+ */
 function closeInOrder(
   app: App,
   { openRequests, limits, log }: { openRequests: OpenRequests; limits: ControlLimits; log: Logger },
-  stack: AsyncDisposableStack,
+  { stack, front }: { stack: AsyncDisposableStack; front: AsyncDisposableStack },
 ): void {
-  stack.adopt(app, (open) => open.close());
+  front.adopt(app, (open) => open.close());
   stack.defer(async () => {
-    const isDrained = await openRequests.drain(limits.shutdownDeadlineMs);
-    if (!isDrained) log.warn('shutting down with requests still open');
+    if (await openRequests.drain(limits.shutdownDeadlineMs)) return;
+    log.warn('shutting down with requests still open');
+    await front.disposeAsync();
   });
 }
 

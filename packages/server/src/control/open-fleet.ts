@@ -4,6 +4,7 @@ import { RunnerFleet } from './sandbox/runner-fleet.ts';
 import { RunnerLink, type RunnerLinkParts } from './sandbox/runner-link.ts';
 import type { CommandWatch } from './commands/command-watch.ts';
 import type { ControlLimits } from './control-config.ts';
+import type { ChangeHints } from './db/change-hints.ts';
 import type { Database } from './db/database.ts';
 import type { Ownership } from './ownership/ownership.ts';
 import { RunnerBalance } from './ownership/runner-balance.ts';
@@ -18,6 +19,7 @@ export interface FleetSettings extends Pick<
   'runners' | 'claims' | 'connect' | 'local' | 'region' | 'nodeId' | 'clock' | 'log'
 > {
   db: Database;
+  hints: ChangeHints;
   ownership: Ownership;
   /** Whether the objects are in a bucket; then captures are put there, too. */
   hasBucket: boolean;
@@ -65,7 +67,9 @@ export function openFleet(
     openStorage: base.hasBucket ? (runner: OwnedRunner) => openCaptureStorage(base, runner) : undefined,
     beforeLoad,
   };
-  return stack.use(new RunnerFleet(parts));
+  const fleet = stack.use(new RunnerFleet(parts));
+  stack.use(base.hints.on('runners', () => fleet.wake()));
+  return fleet;
 }
 
 function openCaptureStorage(

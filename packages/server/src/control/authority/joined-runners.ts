@@ -12,6 +12,7 @@ import { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from '../ownership/database-time.ts';
 import { isAliveSql } from '../ownership/live-controls.ts';
+import { RunnerClaims } from '../ownership/runner-claims.ts';
 import type { FoundToken } from './join-tokens.ts';
 
 /** A runner that has proved its key. */
@@ -136,23 +137,28 @@ export async function listRunners(db: Database): Promise<ListedRunner[]> {
 
 /**
  * Revokes a runner for good: it has no owner, and a higher epoch than every control that is still connected with it. Repeated,
- * it changes nothing. Throws `not_found`, and `invalid_state` for the runner of a control's own machine.
+ * it changes nothing. Throws `not_found`, and `invalid_state` for the runner of a control's own machine while that control is
+ * alive: it alone reaches the runner, and so can end its VMs.
  */
 export async function revokeRunner(db: Database, id: string): Promise<void> {
+  const fenced = await new RunnerClaims(db, '').fenceFormer(id);
   const { numUpdatedRows } = await db
     .updateTable('runners')
     .set({ revoked_at: DATABASE_NOW, owner: null, epoch: sql<number>`epoch + 1` })
     .where('id', '=', id)
     .where('revoked_at', 'is', null)
-    .where('address', 'is not', null)
+    .where((row) =>
+      row.or([row('address', 'is not', null), row('owner', 'is', null), row('owner', '=', fenced ?? null)]),
+    )
     .executeTakeFirst();
   if (numUpdatedRows > 0n) return;
-  const known = await db.selectFrom('runners').select('address').where('id', '=', id).executeTakeFirst();
+  const known = await db.selectFrom('runners').select('revoked_at').where('id', '=', id).executeTakeFirst();
   if (known === undefined)
     throw new AppError('not_found', `there is no runner "${id}"; coppice admin runner list shows them`);
-  if (known.address === null)
+  if (known.revoked_at === null)
     throw new AppError(
       'invalid_state',
-      `the runner ${id} has not joined over the network: it is that of a control's own machine, and ends with its service`,
+      `the runner ${id} has not joined over the network: it is that of a control's own machine, which uses it; ` +
+        'stop that control first, and wait 15 s if it was killed',
     );
 }

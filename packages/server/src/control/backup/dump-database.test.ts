@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { sql } from 'kysely';
 import pino from 'pino';
 import { openDatabase, type Database } from '../db/database.ts';
+import { RunnerClaims } from '../ownership/runner-claims.ts';
 import { runMigrations } from '../schema/migrate.ts';
 import { MIGRATIONS } from '../schema/migrations.ts';
 import { assertKept, fillDatabase, readDatabase } from '../testing/migrations/migration-database.ts';
@@ -88,6 +89,25 @@ test('ids of events that were given after the backup are not given again', async
   await restoreDatabase(later, each(await dump(copy)), log);
   const second = await later.selectFrom('event_counter').selectAll().executeTakeFirstOrThrow();
   assert.ok(second.last_id > last_id);
+});
+
+test('controls that were alive at the backup hold nothing in the restored database', async () => {
+  await using source = await open();
+  await runMigrations(source, { log });
+  const lease = { started_at: 1, lease_until: Date.now() + 60_000 };
+  await source
+    .insertInto('controls')
+    .values({ id: 'ctl1', node_id: 'node1', version: '1', ...lease })
+    .execute();
+  await source.insertInto('runners').values({ id: 'runner-1', region: 'us', owner: 'ctl1' }).execute();
+  await using copy = await open();
+  await restoreDatabase(copy, each(await dump(source)), log);
+  await copy
+    .insertInto('controls')
+    .values({ id: 'ctl2', node_id: 'node2', version: '1', ...lease })
+    .execute();
+  assert.equal(await new RunnerClaims(source, 'ctl2').claim('runner-1'), undefined);
+  assert.equal(await new RunnerClaims(copy, 'ctl2').claim('runner-1'), 1);
 });
 
 test('a database that no service has used cannot be backed up', async () => {

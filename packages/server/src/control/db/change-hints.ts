@@ -16,7 +16,7 @@ const CHANNEL = 'coppice_changes';
 const CONNECT_DEADLINE_MS = 5_000;
 const RETRY_MS = 1_000;
 
-export type ChangeSubject = 'deliveries' | 'events' | 'secrets';
+export type ChangeSubject = 'deliveries' | 'events' | 'runners' | 'secrets';
 
 export interface ChangeHintsOptions {
   connection: pg.PoolConfig;

@@ -33,6 +33,7 @@ import { checkKeyAccess, requireKeyAccess } from './access/key-access.ts';
 import { addOpenApi } from './openapi/openapi.ts';
 import { buildErrorHandler } from './forwarding/error-handler.ts';
 import type { HttpParts } from './parts.ts';
+import { isForwarded, TAKING_OVER } from './requests/forwarded-request.ts';
 import { addProxiedMethods, buildRewrite } from './access/proxied-route.ts';
 import { limitRate } from './access/rate-limit.ts';
 import { addRequestLog, readRequestId } from './serving/request-log.ts';
@@ -157,6 +158,8 @@ function addAdmission(app: App, { openRequests }: Pick<HttpParts, 'openRequests'
   app.addHook('onRequest', async (request, reply) => {
     if (openRequests.isDraining) {
       reply.header('connection', 'close');
+      // The control that has forwarded it sends it again, to the next owner of the runner.
+      if (isForwarded(request.raw)) reply.header(TAKING_OVER, '1');
       throw new AppError('unavailable', 'the service is shutting down; try again');
     }
     openRequests.enter();

@@ -11,6 +11,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { sql } from 'kysely';
 import { newId } from '../../lib/new-id.ts';
+import { hintChange } from '../db/change-hints.ts';
 import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from './database-time.ts';
 import { LEADER, type Leadership } from './leadership.ts';
@@ -108,16 +109,18 @@ export class ControlLease implements AsyncDisposable, Leadership {
     return this.#fenced.promise;
   }
 
-  /** Gives the runners up at once. */
+  /** Gives the runners up at once, and tells the other controls. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
     await this.#loop;
     this.#heldUntilMs = -Infinity;
     const { db, log } = this.#options;
     await db
-      .deleteFrom('controls')
-      .where('id', '=', this.id)
-      .execute()
+      .transaction()
+      .execute(async (transaction) => {
+        await transaction.deleteFrom('controls').where('id', '=', this.id).execute();
+        await hintChange(transaction, 'runners');
+      })
       .catch((error: unknown) => log.debug({ err: error }, 'the lease of this control ends by itself'));
   }
 

@@ -239,7 +239,7 @@ export class RunnerClaims {
    * The epoch is above `seen`, the highest that the runner knows: after a restore of the database it knows more than SQL.
    */
   async claim(id: string, seen = 0): Promise<number | undefined> {
-    const fenced = await this.#fenceFormer(id);
+    const fenced = await this.fenceFormer(id);
     const { rows } = await sql<{ epoch: number }>`
       UPDATE runners SET owner = ${this.#control}, epoch = greatest(epoch, ${seen}::bigint) + 1,
         taking_until = CASE WHEN owner = ${this.#control} THEN taking_until ELSE ${takingUntil()} END
@@ -254,7 +254,7 @@ export class RunnerClaims {
    * from it in a later statement. One statement for both would lock the two rows in the opposite order of a control that
    * gives its runners up, and PostgreSQL cannot check such a statement again after the wait for a lock.
    */
-  async #fenceFormer(id: string): Promise<string | undefined> {
+  async fenceFormer(id: string): Promise<string | undefined> {
     const { rows } = await sql<{ id: string }>`
       UPDATE controls SET is_fenced = true
       WHERE id = (SELECT owner FROM runners WHERE runners.id = ${id}) AND id <> ${this.#control}

@@ -184,14 +184,23 @@ export class RunnerClient {
     return this.#connection.callJson(request, VmEnd);
   }
 
-  /** Starts a process in the guest. `frames` is its input, the answer's body its output, both as frames. */
-  async openProcess(id: string, kind: ProcessKind, frames: Readable): Promise<RunnerAnswer> {
+  /**
+   * Starts a process in the guest. `frames` is its input, the answer's body its output, both as frames. With `isAwaited` a
+   * caller waits for its end, and a runner that stops does, too.
+   */
+  async openProcess(
+    id: string,
+    kind: ProcessKind,
+    frames: Readable,
+    { isAwaited = false } = {},
+  ): Promise<RunnerAnswer> {
     return askGuest(this.#connection, {
       method: 'POST',
       path: agentPath(id, kind),
       headers: { 'content-type': 'application/octet-stream' },
       body: frames,
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
+      isEndless: !isAwaited,
     });
   }
 
@@ -203,6 +212,7 @@ export class RunnerClient {
       body: 'written by the caller',
       headDeadlineMs: AGENT_HEAD_DEADLINE_MS,
       isRepeatable: true,
+      isEndless: true,
     });
     return answer.stream;
   }
@@ -272,7 +282,12 @@ export class RunnerClient {
    * between.
    */
   async openEvents(signal: AbortSignal): Promise<AsyncIterable<EventLine>> {
-    const { stream } = await this.#connection.request({ ...get('/events'), signal, isBackground: true });
+    const { stream } = await this.#connection.request({
+      ...get('/events'),
+      signal,
+      isBackground: true,
+      isEndless: true,
+    });
     const lines = readLines(stream, { maxLineBytes: MAX_LINE_BYTES, idleDeadlineMs: EVENTS_IDLE_MS, signal });
     return parseLines(lines, EventLine);
   }

@@ -65,7 +65,12 @@ export class RunnerCommands {
 
   /** Yields commands that have ended, first all that the agent remembers, until `signal`. */
   async *watch(sandboxId: string, signal: AbortSignal): AsyncGenerator<GuestCommand> {
-    const request = { ...get(agentPath(sandboxId, 'commands/watch')), signal, isBackground: true };
+    const request = {
+      ...get(agentPath(sandboxId, 'commands/watch')),
+      signal,
+      isBackground: true,
+      isEndless: true,
+    };
     const answer = await askGuest(this.#connection, request);
     yield* readGuestLines(answer, { schema: GuestCommand, maxLineBytes: MAX_LINE_BYTES, signal });
   }
@@ -79,6 +84,7 @@ export class RunnerCommands {
     return askGuest(this.#connection, {
       ...get(agentPath(sandboxId, 'commands/output', query)),
       headDeadlineMs: HEAD_DEADLINE_MS,
+      isEndless: follow,
     });
   }
 

@@ -7,7 +7,12 @@ import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
 import type { z } from 'zod';
-import { EPOCH_HEADER, PROTOCOL_HEADER, PROTOCOL_VERSIONS } from '../../lib/protocol/wire-headers.ts';
+import {
+  ENDLESS_HEADER,
+  EPOCH_HEADER,
+  PROTOCOL_HEADER,
+  PROTOCOL_VERSIONS,
+} from '../../lib/protocol/wire-headers.ts';
 import { OpenCalls } from './open-calls.ts';
 import { readBounded } from './read-stream.ts';
 import { openRunnerSocket, type RunnerAddress } from './runner-address.ts';
@@ -45,6 +50,8 @@ export interface RunnerRequest {
   isRepeatable?: boolean;
   /** It does not keep the runner from getting another owner, who begins it again. */
   isBackground?: boolean;
+  /** The answer may have no end: a runner that stops does not wait for it. */
+  isEndless?: boolean;
 }
 
 export interface RunnerAnswer {
@@ -63,6 +70,8 @@ export class RunnerConnection implements Disposable {
   readonly #address: RunnerAddress;
   readonly #log: Logger;
   #session: Promise<ClientHttp2Session> | undefined;
+  /** Of runners that stop, while they carry out the last requests. */
+  readonly #leaving = new Set<ClientHttp2Session>();
   #closed = false;
 
   constructor(address: RunnerAddress, log: Logger) {
@@ -86,6 +95,7 @@ export class RunnerConnection implements Disposable {
     const stream = await this.#startNoted(request, {
       [PROTOCOL_HEADER]: String(this.protocol),
       ...(this.epoch !== undefined && { [EPOCH_HEADER]: String(this.epoch) }),
+      ...(request.isEndless === true && { [ENDLESS_HEADER]: '1' }),
       ...(traceparent !== undefined && { traceparent }),
     });
     const headers = await waitForHead(stream, request);
@@ -126,6 +136,7 @@ export class RunnerConnection implements Disposable {
   /** Ends the session with all its streams; later requests are refused. */
   [Symbol.dispose](): void {
     this.#closed = true;
+    for (const session of this.#leaving) session.destroy();
     void this.#session?.then(
       (session) => session.destroy(),
       (error: unknown) => this.#log.debug({ err: error }, 'the runner was not connected'),
@@ -150,13 +161,18 @@ export class RunnerConnection implements Disposable {
       attempt.abort();
       session?.destroy();
     };
+    const leave = (opened: ClientHttp2Session) => {
+      if (this.#session === promise) this.#session = undefined;
+      this.#leaving.add(opened);
+      opened.once('close', () => this.#leaving.delete(opened));
+    };
     const timer = setTimeout(
       () => forget(new Error('the connection was not made in time')),
       stretched(CONNECT_DEADLINE_MS),
     );
     openRunnerSocket(this.#address, attempt.signal).then((socket) => {
       if (attempt.signal.aborted) return socket.destroy();
-      session = this.#openSession(socket, forget);
+      session = this.#openSession(socket, { forget, leave });
       const opened = session;
       opened.once('connect', () => {
         clearTimeout(timer);
@@ -169,14 +185,20 @@ export class RunnerConnection implements Disposable {
     return promise;
   }
 
-  #openSession(socket: Socket, forget: (error?: unknown) => void): ClientHttp2Session {
+  /** Calls `leave` when the runner stops and gets no more requests, and `forget` when all are over. */
+  #openSession(
+    socket: Socket,
+    { forget, leave }: { forget: (error?: unknown) => void; leave: (session: ClientHttp2Session) => void },
+  ): ClientHttp2Session {
     const session = http2.connect('http://runner', {
       createConnection: () => socket,
       ...TRUSTED_PEER,
       settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES },
     });
     session.once('close', () => forget());
-    session.once('goaway', () => forget());
+    session.once('goaway', (code: number) =>
+      code === http2.constants.NGHTTP2_NO_ERROR ? leave(session) : forget(),
+    );
     session.on('error', (error) => this.#log.debug({ err: error }, 'the connection to the runner broke'));
     session.once('error', forget);
     if (this.#address.kind === 'network') watchSession(session, this.#address.pingEveryMs);

@@ -98,7 +98,7 @@ export class RunnerFiles {
   /** Resolves when all changes from then on are reported, with an answer for {@link readChanges}. */
   openWatch(sandboxId: string, { path, recursive }: WatchFilesQuery): Promise<RunnerAnswer> {
     const request = get(agentPath(sandboxId, 'files/watch', { path, recursive: String(recursive) }));
-    return askGuest(this.#connection, { ...request, headDeadlineMs: WATCH_DEADLINE_MS });
+    return askGuest(this.#connection, { ...request, headDeadlineMs: WATCH_DEADLINE_MS, isEndless: true });
   }
 
   async #change(

@@ -76,6 +76,7 @@ export class RunnerFleet implements AsyncDisposable {
   /** When each runner whose requests did not end in time may be tried again, by the monotonic clock. */
   readonly #busyUntil = new Map<string, number>();
   #balanceAt = 0;
+  #woken = new AbortController();
   #isLocalTaken = false;
   #isStarted = false;
   #loop: Promise<void> = Promise.resolve();
@@ -97,6 +98,11 @@ export class RunnerFleet implements AsyncDisposable {
     this.#loop = this.#keep();
   }
 
+  /** Looks now for runners that have no owner. */
+  wake(): void {
+    this.#woken.abort();
+  }
+
   /** Resolves when another runner is in the place of the one of this machine: only a new start adopts its sandboxes. */
   get replaced(): Promise<Error> {
     return this.#replaced.promise;
@@ -112,7 +118,9 @@ export class RunnerFleet implements AsyncDisposable {
     const { signal } = this.#stop;
     while (!signal.aborted) {
       const isAlone = this.#parts.connect === undefined && this.#isLocalTaken;
-      await delay(isAlone ? REST_MS : LOOK_EVERY_MS, undefined, { signal }).catch(() => undefined);
+      const either = AbortSignal.any([signal, this.#woken.signal]);
+      await delay(isAlone ? REST_MS : LOOK_EVERY_MS, undefined, { signal: either }).catch(() => undefined);
+      this.#woken = new AbortController();
       if (signal.aborted) return;
       await this.#try('runners could not be taken', () => this.open());
       await this.#try('what runners have left could not be taken', () => this.#buryRevoked());

@@ -21,6 +21,8 @@ export interface StartCommand {
   request: ExecRequest;
   /** Keeps standard input open for {@link RunningCommand.writeStdin}, after the input of the request. */
   isInteractive: boolean;
+  /** Whether a caller waits for the end of the command, and gets no part of its output before that. */
+  isAwaited?: boolean;
 }
 
 export class RunningCommand implements AsyncIterable<CommandOutput> {
@@ -33,9 +35,15 @@ export class RunningCommand implements AsyncIterable<CommandOutput> {
   }
 
   /** Resolves when the process has started; rejects with the agent's refusal. */
-  static async start({ runner, id, request, isInteractive }: StartCommand): Promise<RunningCommand> {
+  static async start({
+    runner,
+    id,
+    request,
+    isInteractive,
+    isAwaited = false,
+  }: StartCommand): Promise<RunningCommand> {
     const stream = await GuestStream.open({
-      request: (body) => runner.openProcess(id, 'exec', body),
+      request: (body) => runner.openProcess(id, 'exec', body, { isAwaited }),
       first: buildFirstFrames(request, isInteractive),
       isEnded: !isInteractive,
     });

@@ -4,11 +4,13 @@
  *
  * - `coppice-protocol`: version that the request is written in.
  * - `coppice-epoch`: of the runner's owner. A runner refuses a lower one than it has seen: another control owns it now.
+ * - `coppice-endless`: the answer may have no end. A runner that stops does not wait for it.
  */
 import { z } from 'zod';
 
 export const PROTOCOL_HEADER = 'coppice-protocol';
 export const EPOCH_HEADER = 'coppice-epoch';
+export const ENDLESS_HEADER = 'coppice-endless';
 export const REFUSED_STATUS = 409;
 /** The highest epoch that a runner may report: a false one must not leave the range of numbers in SQL. */
 export const MAX_SEEN_EPOCH = 2 ** 50;

@@ -10,7 +10,7 @@ import type { Logger } from 'pino';
 import { z, ZodError } from 'zod';
 import { explainFullDisk } from '../host/full-disk.ts';
 import { TRUSTED_PEER } from '../../lib/process/trusted-peer.ts';
-import { REFUSED_STATUS, WireRefusedError } from '../../lib/protocol/wire-headers.ts';
+import { ENDLESS_HEADER, REFUSED_STATUS, WireRefusedError } from '../../lib/protocol/wire-headers.ts';
 import {
   listenForControls,
   type ControlListener,
@@ -20,6 +20,7 @@ import { respondError, respondJson } from './exchange.ts';
 import type { Fence } from './fence.ts';
 import { findSpan } from '../../lib/tracing/tracing.ts';
 import { nameRequest, traceAnswer } from './trace-request.ts';
+import { stretched } from '../../lib/waiting/deadline.ts';
 import { findRoute, type RouteParts } from './routes.ts';
 import { WillingSocket } from './willing-socket.ts';
 
@@ -28,6 +29,10 @@ const STREAM_WINDOW_BYTES = 1 << 20;
 const MAX_STREAMS = 100_000;
 /** Answered to a control that cannot know the epoch, or shares no version of the protocol. */
 const UNFENCED_PATH = '/status';
+/** Controls of earlier versions do not say that these have no end. */
+const ENDLESS_PATH = '/events';
+/** For requests that are under way when the runner stops. Meanwhile new ones are refused. */
+const PATIENCE_MS = 10_000;
 
 export interface RunnerServerParts extends RouteParts {
   fence: Fence;
@@ -50,6 +55,9 @@ export class RunnerServer {
   readonly #sessions = new Set<http2.ServerHttp2Session>();
   /** Open streams of requests with an epoch. */
   readonly #epochs = new Map<http2.ServerHttp2Stream, number>();
+  /** Open streams that are waited for when the runner stops. */
+  readonly #awaited = new Map<http2.ServerHttp2Stream, string>();
+  #noteLast: (() => void) | undefined;
   #network: ControlListener | undefined;
 
   private constructor(parts: RunnerServerParts) {
@@ -76,12 +84,36 @@ export class RunnerServer {
     return this.#network?.port;
   }
 
-  async close(): Promise<void> {
+  /** Refuses new requests, waits a while for the ends of those that are under way, and cuts off the rest. */
+  async close(patienceMs = stretched(PATIENCE_MS)): Promise<void> {
     const closed = Promise.withResolvers<undefined>();
     this.#listener.close(() => closed.resolve(undefined));
+    this.#network?.refuse();
+    for (const session of this.#sessions) session.close();
+    if (!(await this.#drained(patienceMs)))
+      this.#parts.log.warn({ paths: [...this.#awaited.values()] }, 'the runner stops with requests still open');
     for (const session of this.#sessions) session.destroy();
     await this.#network?.[Symbol.asyncDispose]();
     await closed.promise;
+  }
+
+  /** Returns whether no request is under way, except those without an end. */
+  async #drained(patienceMs: number): Promise<boolean> {
+    if (this.#awaited.size === 0) return true;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#noteLast = resolve;
+    const timer = setTimeout(resolve, patienceMs);
+    await promise;
+    clearTimeout(timer);
+    return this.#awaited.size === 0;
+  }
+
+  #await(stream: http2.ServerHttp2Stream, path: string): void {
+    this.#awaited.set(stream, path);
+    stream.once('close', () => {
+      this.#awaited.delete(stream);
+      if (this.#awaited.size === 0) this.#noteLast?.();
+    });
   }
 
   async #listenOnNetwork(network: NonNullable<RunnerSockets['network']>): Promise<void> {
@@ -123,6 +155,7 @@ export class RunnerServer {
   ): void {
     stream.on('error', (error) => this.#parts.log.debug({ err: error }, 'stream of control failed'));
     const path = headers[':path'] ?? '/';
+    if (headers[ENDLESS_HEADER] === undefined && path !== ENDLESS_PATH) this.#await(stream, path);
     void traceAnswer(stream, headers, () => this.#answer(stream, headers, { path, ...origin }));
   }
 

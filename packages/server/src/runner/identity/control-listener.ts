@@ -1,5 +1,4 @@
 /** Accepts connections of controls over TLS, and of no other peer: their certificates come from the stored authority. */
-import { once } from 'node:events';
 import type { AddressInfo, Socket } from 'node:net';
 import { createServer, type TLSSocket } from 'node:tls';
 import type { Logger } from 'pino';
@@ -21,6 +20,8 @@ export interface ControlListenerOptions {
 
 export interface ControlListener extends AsyncDisposable {
   port: number;
+  /** Accepts no more connections. Those that are open stay until this is disposed. */
+  refuse: () => void;
 }
 
 export async function listenForControls(options: ControlListenerOptions): Promise<ControlListener> {
@@ -53,13 +54,15 @@ export async function listenForControls(options: ControlListenerOptions): Promis
   });
   server.listen(listen.port, listen.host);
   await listening(server, 'COPPICE_RUNNER_LISTEN');
+  const closed = Promise.withResolvers<void>();
+  server.once('close', () => closed.resolve());
   return {
     port: (server.address() as AddressInfo).port,
+    refuse: () => void server.close(),
     [Symbol.asyncDispose]: async () => {
-      const closed = once(server, 'close');
       server.close();
       for (const socket of sockets) socket.destroy();
-      await closed;
+      await closed.promise;
     },
   };
 }

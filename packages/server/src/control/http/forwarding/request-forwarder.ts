@@ -117,9 +117,8 @@ export class RequestForwarder implements Disposable {
       upstream.destroy(new Error('the owner is gone')),
     );
     try {
-      const mayRepeat = (): boolean => forwarded.text !== undefined || !asked.request.readableDidRead;
       const onEndless = (): void => forwarded.over.addEventListener('abort', cutClient);
-      const answered = carry(upstream, asked, { mayRepeat, onEndless });
+      const answered = carry(upstream, forwarded, onEndless);
       sendBody(upstream, forwarded);
       return await answered;
     } catch (error) {
@@ -187,8 +186,8 @@ function sendBody(upstream: ClientRequest, { request: { raw }, text }: Forwarded
 /** Passes the answer on. `onEndless` is called for one without an end of its own. */
 async function carry(
   upstream: ClientRequest,
-  asked: Asked,
-  { mayRepeat, onEndless }: { mayRepeat: () => boolean; onEndless: () => void },
+  { asked, text }: Pick<Forwarded, 'asked' | 'text'>,
+  onEndless: () => void,
 ): Promise<'done' | 'early'> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let isAnswered = false;
@@ -199,7 +198,9 @@ async function carry(
   });
   upstream.once('response', (answer: IncomingMessage) => {
     isAnswered = true;
-    if (answer.headers[TAKING_OVER] !== undefined && mayRepeat()) {
+    // A body that is passed on as it arrives cannot be sent twice.
+    const canRepeat = text !== undefined || !asked.request.readableDidRead;
+    if (answer.headers[TAKING_OVER] !== undefined && canRepeat) {
       answer.resume();
       isEarly = true;
       return resolve();

@@ -19,7 +19,7 @@ export interface RunCommand {
 
 export async function runCommand(options: RunCommand): Promise<ExecResponse> {
   const { stdout, stderr } = options.output;
-  const command = await AuditedCommand.start({ ...options, isInteractive: false });
+  const command = await AuditedCommand.start({ ...options, isInteractive: false, isAwaited: true });
   options.onStarted();
   let exit = { exit_code: 0, timed_out: false };
   for await (const output of command) {
