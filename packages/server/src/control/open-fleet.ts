@@ -27,7 +27,7 @@ interface FleetBase {
   drivers: LiveDrivers;
   watch: CommandWatch;
   captures: Omit<CaptureKeeperParts, 'runner' | 'leadership'>;
-  linkParts: Omit<RunnerLinkParts, 'runner' | 'claims' | 'captures' | 'kind'>;
+  linkParts: Omit<RunnerLinkParts, 'runner' | 'claims' | 'captures' | 'kind' | 'isShared'>;
 }
 
 export function openFleet(
@@ -42,6 +42,7 @@ export function openFleet(
       runner,
       claims,
       kind,
+      isShared: connect !== undefined,
       captures: new CaptureKeeper({ ...captures, runner, leadership }),
     });
   const beforeLoad = (): Promise<void> => watch.load();

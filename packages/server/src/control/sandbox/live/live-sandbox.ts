@@ -27,6 +27,7 @@ import type { AuditLog } from '../../audit/audit-log.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
 import type { SandboxRow, SandboxUpdate } from '../record/sandbox-tables.ts';
+import { ElsewhereError } from '../../placement/elsewhere.ts';
 import type { RunnerPresence } from '../../runners/runner-presence.ts';
 import type { Clock } from '../../time/clock.ts';
 import { buildEnding, buildEndNotes, type EndEvent } from '../record/ending.ts';
@@ -60,6 +61,10 @@ export interface LiveSandboxParts {
   onEnding: (id: string) => Promise<void>;
   /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
+  /** Whether the runner is the one of this driver. */
+  isHere: (runnerId: string) => boolean;
+  /** Called when the sandbox belongs to another runner: this driver is of no use any more. */
+  onGone: () => void;
 }
 
 export class LiveSandbox {
@@ -251,7 +256,17 @@ export class LiveSandbox {
       this.#isInDoubt = false;
       this.#followState(OUTAGE_GRACE_MS);
     }
+    this.#requireHere();
     return task();
+  }
+
+  /** Throws an {@link ElsewhereError} if the sandbox has been moved to a runner that is not the one of this driver. */
+  #requireHere(): void {
+    const { runner_id: at } = this.#row;
+    if (this.isFinal || at === null || this.#parts.isHere(at)) return;
+    this.#timer?.stop();
+    this.#parts.onGone();
+    throw new ElsewhereError(at);
   }
 
   #followState(graceMs: number): void {
