@@ -79,6 +79,7 @@ export class LiveDrivers implements Disposable {
     if (there !== undefined || runner === undefined) return there;
     const driver = this.#add(row, runner);
     driver.live.adopt();
+    this.#parts.log.info({ sandbox_id: row.id, runner_id: runner.id }, 'a hibernated sandbox was taken over');
     return driver;
   }
 
