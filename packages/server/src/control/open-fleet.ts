@@ -30,7 +30,7 @@ interface FleetBase {
   drivers: LiveDrivers;
   watch: CommandWatch;
   captures: Omit<CaptureKeeperParts, 'runner' | 'leadership'>;
-  linkParts: Omit<RunnerLinkParts, 'runner' | 'claims' | 'captures' | 'kind'>;
+  linkParts: Omit<RunnerLinkParts, 'runner' | 'claims' | 'captures' | 'kind' | 'isShared'>;
 }
 
 export function openFleet(
@@ -45,6 +45,7 @@ export function openFleet(
       runner,
       claims,
       kind,
+      isShared: connect !== undefined,
       captures: new CaptureKeeper({ ...captures, runner, leadership }),
     });
   const beforeLoad = (): Promise<void> => watch.load();

@@ -54,7 +54,9 @@ import { RegistryStore } from './registries/registry-store.ts';
 import type { Clock } from './time/clock.ts';
 import { FamilyStore } from './sandbox/record/family-store.ts';
 import { Environments } from './sandbox/environment/environments.ts';
+import { LeftSandboxes } from './sandbox/live/left-sandboxes.ts';
 import { LiveDrivers, type LiveDriversParts } from './sandbox/live/live-drivers.ts';
+import { ResumePlaces } from './sandbox/live/resume-places.ts';
 import { openFleet } from './open-fleet.ts';
 import type { RunnerFleetParts } from './sandbox/runner-fleet.ts';
 import { SandboxStore } from './sandbox/record/sandbox-store.ts';
@@ -124,13 +126,25 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const onEnded = (): void => archive.wake();
   const noteStart: NoteStart = (note) => metrics.starts.note(note);
   const ofDisks = { disks: disks.sandboxDisks };
+  const { id: control } = base.ownership;
+  const captureObjects = new CaptureObjectStore(db);
+  const moving = {
+    control,
+    beforeAdopt: () => watch.load(),
+    places: new ResumePlaces({
+      runners,
+      captureObjects,
+      findElsewhere: (shape) => base.claims.findRoomElsewhere(shape),
+      isShared: base.connect !== undefined,
+    }),
+  };
   const drivers = stack.use(
-    new LiveDrivers({ ...driverParts, ...followCommands(watch), ...ofDisks, onEnded, noteStart }),
+    new LiveDrivers({ ...driverParts, ...followCommands(watch), ...ofDisks, ...moving, onEnded, noteStart }),
   );
   const images = { registries, imageUses, builtImages };
   const used = { ...images, family, credit, grants, audit, environments, disks: disks.sandboxDisks };
-  const captureObjects = new CaptureObjectStore(db);
-  const placing = { claims: base.claims, captureObjects };
+  const left = new LeftSandboxes({ drivers, runners, claims: base.claims, store, control });
+  const placing = { claims: base.claims, captureObjects, left };
   const sandboxes = new Sandboxes({ ...common, ...used, ...placing, drivers, region });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
   const { snapshots, captures } = openSnapshots(base, { audit, store, environments, limitsOf });

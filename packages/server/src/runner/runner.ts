@@ -149,9 +149,9 @@ function buildStatus(
   };
 }
 
-function buildRoster({ fleet, workspaces }: OpenedFleet): Roster {
+function buildRoster({ fleet, copies, workspaces }: OpenedFleet): Roster {
   const moment = toBootMoment(hostMoment());
-  return { runner_id: workspaces.runner, moment, vms: fleet.vms.list() };
+  return { runner_id: workspaces.runner, moment, vms: fleet.vms.list(), starting: copies.restoring };
 }
 
 function buildHeartbeat({ fleet, workspaces, capacity }: OpenedFleet): Heartbeat {

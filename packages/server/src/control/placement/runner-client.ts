@@ -133,6 +133,11 @@ export class RunnerClient {
     return identity;
   }
 
+  /** The epoch that requests carry; undefined before this control owns the runner. */
+  get epoch(): number | undefined {
+    return this.#connection.epoch;
+  }
+
   /** Sets the epoch that later requests carry. */
   useEpoch(epoch: number): void {
     this.#connection.epoch = epoch;

@@ -5,7 +5,8 @@
  *                        ─ egress_note ─► audit log ─► acknowledge
  *     reconcile   GET /roster ≠ records:  record without VM ─► hibernated, if that was requested and the capture exists;
  *                                                            else its end is requested, else it is lost
- *                                       hibernated record with VM ─► running
+ *                                       hibernated record with VM ─► running; marked as being resumed without one ─► not any more
+ *                                       hibernated record without a driver, from another control ─► adopted
  *                                       record that names a rollback ─► requested again: done, or refused
  *                                       VM without record ─► removed
  *                                       create without creator ─► failed
@@ -47,6 +48,8 @@ export interface RunnerLinkParts {
   egressKeeper: EgressKeeper;
   claims: Pick<RunnerClaims, 'claim' | 'noteFree' | 'noteReport'>;
   kind: LinkKind;
+  /** Whether other controls may give it sandboxes. */
+  isShared: boolean;
   reconcileIntervalMs: number;
   /** After this time without a connection the VMs of a joined runner count as lost. */
   runnerLossMs: number;
@@ -186,9 +189,10 @@ export class RunnerLink implements AsyncDisposable {
 
   /** Handles an event without waiting for those of other sandboxes, whose commit locks may be held for long. */
   async #handle(event: RunnerEvent): Promise<void> {
-    const { notes } = this.#parts;
+    const { drivers, notes, runner } = this.#parts;
     const id = event.type === 'vm_ended' ? event.end.id : event.vm_id;
-    const driver = this.#findOwn(id);
+    const driver = drivers.find(id);
+    if (driver !== undefined && driver.row.runner_id !== runner.id) return this.#ignore(event.type, id);
     if (event.type === 'egress_note') return notes.take(event, driver?.live.begun ?? Promise.resolve());
     await notes.noteEnd(id, { hasBegun: driver?.row.status !== 'creating' });
     await driver?.handleEnd(event.end);
@@ -203,7 +207,7 @@ export class RunnerLink implements AsyncDisposable {
     const views = this.#drivers()
       .filter((driver) => !driver.isBusy)
       .map(toView);
-    const { vms: listed } = await this.#readRoster();
+    const { vms: listed, starting } = await this.#readRoster();
     const vms = new Set(listed.map((vm) => vm.id));
     const seenAt = runner.presence.now();
     const seen = this.#drivers().filter(({ row }) => row.status === 'running' && vms.has(row.id));
@@ -212,11 +216,14 @@ export class RunnerLink implements AsyncDisposable {
     await claims.noteFree(runner.id, runner.free);
     this.#repair('report', async () => claims.noteReport(runner.id, await runner.client.measures.runner()));
     await drivers.recoverInserts();
+    if (this.#parts.isShared) await drivers.adoptMoved(runner.id);
     const running = new Set(listed.filter((vm) => vm.state === 'running').map((vm) => vm.id));
-    for (const { driver, status, revision } of views) {
+    for (const { driver, status, isResuming, revision } of views) {
       const { id } = driver.row;
       if (status === 'running' && !vms.has(id)) this.#repair(id, () => driver.handleMissing(revision));
       if (status === 'hibernated' && running.has(id)) this.#repair(id, () => driver.handleThere(revision));
+      if (isResuming && !vms.has(id) && starting?.includes(id) === false)
+        this.#repair(id, () => driver.handleNotThere(revision));
       if (running.has(id) && driver.rollback.isAbandoned) this.#repair(id, () => driver.rollback.settle());
     }
     for (const driver of this.#drivers())
@@ -231,14 +238,11 @@ export class RunnerLink implements AsyncDisposable {
     void egressKeeper.tell((id) => drivers.find(id));
   }
 
-  /** Throws `internal` for a sandbox of another runner: a runner reports only its own. */
-  #findOwn(id: string): SandboxDriver | undefined {
-    const { drivers, runner } = this.#parts;
-    const driver = drivers.find(id);
-    if (driver === undefined || driver.row.runner_id === runner.id) return driver;
-    throw new AppError('internal', `the runner ${runner.id} reports a sandbox of another one`, {
-      details: { sandbox_id: id },
-    });
+  /** A runner reports only its own sandboxes: this one was moved away from it, or was never there. */
+  #ignore(type: RunnerEvent['type'], id: string): void {
+    const { runner, log } = this.#parts;
+    const of = { runner_id: runner.id, sandbox_id: id, event: type };
+    log.warn(of, 'an event of a runner about a sandbox of another one is ignored');
   }
 
   #drivers(): SandboxDriver[] {
@@ -301,11 +305,15 @@ export class RunnerLink implements AsyncDisposable {
 interface View {
   driver: SandboxDriver;
   status: SandboxState;
+  /** Hibernated, and perhaps about to run. */
+  isResuming: boolean;
   revision: number;
 }
 
 function toView(driver: SandboxDriver): View {
-  return { driver, status: driver.row.status, revision: driver.revision };
+  const { status, is_resuming } = driver.row;
+  const isResuming = status === 'hibernated' && is_resuming;
+  return { driver, status, isResuming, revision: driver.revision };
 }
 
 function toHeartbeat({ row, live }: SandboxDriver): SandboxBeat {

@@ -35,6 +35,7 @@ import type { FamilyStore } from './record/family-store.ts';
 import { bootChildren, readFork, type ForkedChild } from './forking.ts';
 import type { Subject } from './idempotency.ts';
 import { listChildIds } from './record/ids.ts';
+import type { LeftSandboxes } from './live/left-sandboxes.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
 import { buildChildRow, buildCreatedRow, buildRestoredRow } from './record/new-row.ts';
 import { buildRefusal } from './record/refusal.ts';
@@ -45,6 +46,7 @@ import { SandboxLists, type ListedSandboxes } from './sandbox-lists.ts';
 
 export interface SandboxesParts {
   drivers: LiveDrivers;
+  left: LeftSandboxes;
   store: SandboxStore;
   runners: Runners;
   claims: Pick<RunnerClaims, 'isOwned'>;
@@ -273,7 +275,10 @@ export class Sandboxes {
       return driver;
     const record = await this.get(reach, id);
     if (isFinal(record.status)) throw buildRefusal(request, record);
-    const { runner_id: at } = await this.#store.get(id);
+    const row = await this.#store.get(id);
+    const taken = await this.#parts.left.take(row);
+    if (taken !== undefined) return taken;
+    const { runner_id: at } = row;
     // Without a driver here it is elsewhere, or its runner is being taken.
     if (at !== null) throw new ElsewhereError(at);
     throw new AppError('unavailable', 'the runner of the sandbox is not connected; try again');

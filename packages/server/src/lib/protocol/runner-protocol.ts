@@ -186,14 +186,16 @@ export type CaptureInfo = z.infer<typeof CaptureInfo>;
 export const VmRollback = RollbackVm.omit({ organization: true }).extend({ replaced_usage: VmUsage }).strip();
 export type VmRollback = z.infer<typeof VmRollback>;
 
-/** Answer of `GET /roster`: the VMs of a runner at a moment of its host. */
 /** Random, and made once for a data directory. */
 export const RunnerId = z.string().regex(/^runner-[0-9a-f]{32}$/u);
 
+/** Answer of `GET /roster`: the VMs of a runner at a moment of its host. */
 export const Roster = z.object({
   runner_id: RunnerId,
   moment: BootMoment,
   vms: z.array(VmInfo),
+  /** Ids of VMs that are not among these yet, although a request for them is under way. Absent from an older runner. */
+  starting: z.array(z.string().max(128)).optional(),
 });
 export type Roster = z.infer<typeof Roster>;
 

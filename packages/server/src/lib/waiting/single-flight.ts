@@ -2,6 +2,11 @@
 export class SingleFlight<T> {
   readonly #flights = new Map<string, Promise<T>>();
 
+  /** Keys of the work that runs now. */
+  get keys(): string[] {
+    return [...this.#flights.keys()];
+  }
+
   run(key: string, work: () => Promise<T>): Promise<T> {
     const joined = this.#flights.get(key);
     if (joined !== undefined) return joined;

@@ -178,6 +178,11 @@ export class VmCopies {
     });
   }
 
+  /** Ids of the VMs that are being restored, also while their captures are still being fetched. */
+  get restoring(): string[] {
+    return this.#restores.keys;
+  }
+
   listCaptures(): CaptureInfo[] {
     return this.#options.captures.list();
   }

@@ -50,8 +50,9 @@ async function serve(peer: WebSocketPeer, { request, id, parts, run }: ServeSock
   try {
     const driver = await sandboxes.getDriver(reach, id);
     const fill: Fill = (asked) => environments.fill(driver.row, asked);
-    const guest = { runner: driver.runner, fill };
-    await openRequests.stream(organizationId, () => driver.use(() => run(peer, over, guest)));
+    // A sandbox that this wakes may be at another runner then.
+    const work = (): Promise<void> => run(peer, over, { runner: driver.runner, fill });
+    await openRequests.stream(organizationId, () => driver.use(work));
     peer.close(CLOSE.normal);
   } catch (error) {
     if (peer.left.aborted) return;
@@ -85,7 +86,8 @@ export async function killedWhen<T>(
 export function beforeUpgrade({ sandboxes }: Pick<SocketParts, 'sandboxes'>): BeforeUpgrade {
   return {
     preHandler: async ({ reach, params }) => {
-      await sandboxes.getDriver(reach, (params as { id: string }).id);
+      const driver = await sandboxes.getDriver(reach, (params as { id: string }).id);
+      await driver.wakeEarly();
     },
     handler: async () => {
       throw new AppError('invalid_request', 'this endpoint is a WebSocket: send Upgrade: websocket');

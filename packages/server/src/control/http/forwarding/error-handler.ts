@@ -19,7 +19,7 @@ export function buildErrorHandler({ requestForwarder: forwarder, openRequests }:
   if (forwarder === undefined) return answerError;
   return (error, request, reply) => {
     if (!(error instanceof ElsewhereError)) return answerError(error, request, reply);
-    if (isForwarded(request.raw) && error.refusal === undefined) reply.header(TAKING_OVER, '1');
+    if (isForwarded(request.raw) && error.refusal === undefined) reply.header(TAKING_OVER, error.runnerId);
     if (isForwarded(request.raw) || reply.raw.headersSent)
       return answerError(error.refusal ?? error, request, reply);
     void forward({ forwarder, openRequests }, error.runnerId, { request, reply });

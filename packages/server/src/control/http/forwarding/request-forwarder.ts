@@ -37,6 +37,9 @@ export interface RequestForwarderParts {
   tlsTo: (owner: Owner) => object;
 }
 
+/** `at`: the runner that the sandbox has then. */
+type Outcome = 'done' | { at: string };
+
 interface Forwarded {
   runnerId: string;
   request: FastifyRequest;
@@ -90,21 +93,24 @@ export class RequestForwarder implements Disposable {
     if (text === undefined && raw.readableDidRead)
       throw new AppError('unavailable', 'the runner of the sandbox has another owner now; try again');
     const asked = { ...toExchange(request, reply), ownOrigin: false, added: readLimits(reply) };
-    const forwarded = { runnerId, request, asked, text, over };
+    let at = runnerId;
     const end = performance.now() + OWNER_PATIENCE_MS;
     while (performance.now() < end && !raw.socket.destroyed) {
-      const owner = await this.#owners.look(runnerId);
-      if (owner !== undefined && (await this.#attempt(owner, forwarded)) === 'done') return;
-      await this.#owners.pause();
+      const owner = await this.#owners.look(at);
+      const outcome = owner && (await this.#attempt(owner, { runnerId: at, request, asked, text, over }));
+      if (outcome === 'done') return;
+      // The sandbox has been moved to another runner meanwhile. An older control does not name the runner.
+      if (outcome?.at.startsWith('runner-') === true && outcome.at !== at) at = outcome.at;
+      else await this.#owners.pause();
     }
-    throw new AppError('unavailable', 'no control has taken the runner of the sandbox yet; try again');
+    throw new AppError('unavailable', `no control has the runner ${at} of the sandbox yet; try again`);
   }
 
-  /** Returns `early` if nothing has happened: no connection was made, or the owner is still taking the runner. */
-  async #attempt(owner: Owner, forwarded: Forwarded): Promise<'done' | 'early'> {
+  /** Returns where to try again if nothing has happened: no connection was made, or the owner is still taking the runner. */
+  async #attempt(owner: Owner, forwarded: Forwarded): Promise<Outcome> {
     const { runnerId, request, asked } = forwarded;
     const upstream = this.#open(owner, forwarded);
-    if (!(await isConnected(upstream))) return 'early';
+    if (!(await isConnected(upstream))) return { at: runnerId };
     const { response } = asked;
     const client = request.raw.socket;
     const cut = (): void => {
@@ -188,21 +194,22 @@ async function carry(
   upstream: ClientRequest,
   { asked, text }: Pick<Forwarded, 'asked' | 'text'>,
   onEndless: () => void,
-): Promise<'done' | 'early'> {
+): Promise<Outcome> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let isAnswered = false;
-  let isEarly = false;
+  let outcome: Outcome = 'done';
   upstream.on('error', reject);
   upstream.once('close', () => {
     if (!isAnswered) reject(new Error('the connection ended before the answer'));
   });
   upstream.once('response', (answer: IncomingMessage) => {
     isAnswered = true;
+    const at = answer.headers[TAKING_OVER];
     // A body that is passed on as it arrives cannot be sent twice.
     const canRepeat = text !== undefined || !asked.request.readableDidRead;
-    if (answer.headers[TAKING_OVER] !== undefined && canRepeat) {
+    if (typeof at === 'string' && canRepeat) {
       answer.resume();
-      isEarly = true;
+      outcome = { at };
       return resolve();
     }
     if (/^text\/event-stream/iu.test(answer.headers['content-type'] ?? '')) onEndless();
@@ -217,7 +224,7 @@ async function carry(
       .then(resolve, reject);
   });
   await promise;
-  return isEarly ? 'early' : 'done';
+  return outcome;
 }
 
 function unanswered(cause: unknown, method = ''): AppError {

@@ -5,7 +5,7 @@ import type { Socket } from 'node:net';
 /** The control that forwards a request adds them. In other requests they are ignored. */
 export const CLIENT_ADDRESS = 'coppice-client-address';
 export const OWN_ORIGIN = 'coppice-own-origin';
-/** In an answer to another control: nothing has happened, as this one is still taking the runner, or gives it up. */
+/** In an answer to another control: nothing has happened, as this one is still taking the runner that it names, or gives it up. */
 export const TAKING_OVER = 'coppice-taking-over';
 
 /** Connections of other controls, which have proven what they are. */

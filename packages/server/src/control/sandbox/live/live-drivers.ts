@@ -11,16 +11,22 @@ import type { NewSandboxRow, SandboxRow } from '../record/sandbox-tables.ts';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 import { checkQuota, checkResume, type Held, type Shape } from '../../limits/quota.ts';
 import { Grouped } from '../record/grouped.ts';
+import type { Move, OwnedEnd } from '../record/moves.ts';
 import type { Admit, SandboxStore } from '../record/sandbox-store.ts';
 import type { RunnerClient } from '../../placement/runner-client.ts';
 import type { OwnedRunner } from '../../runners/owned-runner.ts';
 import type { Runners } from '../../runners/runners.ts';
 import { SandboxDriver, type DriverParts } from './sandbox-driver.ts';
+import type { SandboxMoves } from './sandbox-moves.ts';
 import { invariant } from '../../../lib/invariant.ts';
 import { traced } from '../../../lib/tracing/tracing.ts';
 
-export interface LiveDriversParts extends Omit<DriverParts, 'runner' | 'onFinal' | 'reserveResume'> {
+export interface LiveDriversParts extends Omit<DriverParts, 'runner' | 'onFinal' | 'onGone' | 'moves'> {
   runners: Pick<Runners, 'get' | 'find'>;
+  /** Id of this control. */
+  control: string;
+  /** Called before sandboxes are adopted that another control has had. */
+  beforeAdopt: () => Promise<void>;
   /** New sandboxes use the newest secret of their team. */
   teamSecrets: Pick<TeamSecrets, 'ensure'>;
   /** Called when the end of a sandbox is committed. */
@@ -43,9 +49,8 @@ export class LiveDrivers implements Disposable {
   }
 
   /** Adopts the sandboxes of a runner that are live according to their records. Call when this control has just got it. */
-  async load(runnerId: string): Promise<void> {
-    await this.#parts.store.forgetResumes(runnerId);
-    await this.adopt(runnerId);
+  load(runnerId: string): Promise<void> {
+    return this.adopt(runnerId);
   }
 
   /** Adopts those sandboxes of a runner that have no driver yet. */
@@ -54,6 +59,30 @@ export class LiveDrivers implements Disposable {
     for (const row of await this.#parts.store.listAlive(runnerId))
       if (this.#drivers.get(row.id) === undefined && !this.#inserts.has(row.id))
         this.#add(row, runner).live.adopt();
+  }
+
+  /** Adopts hibernated sandboxes that other controls have given to a runner, and whose drivers are missing. */
+  async adoptMoved(runnerId: string): Promise<void> {
+    const { store } = this.#parts;
+    if ((await store.countAlive(runnerId)) <= this.listAt(runnerId).length) return;
+    for (const id of await store.listHibernated(runnerId)) {
+      const row = this.#drivers.get(id) === undefined ? await store.findById(id) : undefined;
+      if (row !== undefined) await this.take(row);
+    }
+  }
+
+  /** Returns the driver of a hibernated sandbox that another control has given to a runner of this one; undefined for others. */
+  async take(row: SandboxRow): Promise<SandboxDriver | undefined> {
+    if (row.status !== 'hibernated' || this.#parts.runners.find(row.runner_id ?? '') === undefined)
+      return undefined;
+    await this.#parts.beforeAdopt();
+    const there = this.#drivers.get(row.id);
+    const runner = this.#parts.runners.find(row.runner_id ?? '');
+    if (there !== undefined || runner === undefined) return there;
+    const driver = this.#add(row, runner);
+    driver.live.adopt();
+    this.#parts.log.info({ sandbox_id: row.id, runner_id: runner.id }, 'a hibernated sandbox was taken over');
+    return driver;
   }
 
   /** Forgets the sandboxes of a runner that this control no longer reaches as before. They are as SQL has them. */
@@ -159,32 +188,63 @@ export class LiveDrivers implements Disposable {
   }
 
   /** Throws `credit_exhausted` or `capacity` if a sandbox may not resume now. From then on it counts as one that runs. */
-  async #reserveResume(row: SandboxRow): Promise<SandboxRow> {
+  async #reserveResume(row: SandboxRow, move: Move | undefined): Promise<SandboxRow> {
     const { credit, store, limitsOf } = this.#parts;
     await credit.require(row.organization_id);
     const limits = limitsOf(row.organization_id);
-    return store.reserveResume(row, (held) => {
+    const admit = (held: Held): void => {
       // One whose resume has failed without an answer is counted already.
       if (row.is_resuming) checkQuota(limits, held, []);
       else checkResume(limits, held, row);
-    });
+    };
+    return store.reserveResume(row, admit, move);
   }
 
   #add(row: SandboxRow, runner: OwnedRunner): SandboxDriver {
+    const onGone = (): void => this.#forget(driver);
     const onFinal = (): void => {
-      // After an unload there may be another driver.
-      if (this.#drivers.get(row.id) === driver) {
-        this.#drivers.delete(row.organization_id, row.id);
-        this.#byRunner.delete(runner.id, row.id);
-      }
+      this.#forget(driver);
       this.#parts.onEnded();
     };
-    const reserveResume = (from: SandboxRow): Promise<SandboxRow> => this.#reserveResume(from);
-    const driver = new SandboxDriver(row, { ...this.#parts, runner, onFinal, reserveResume });
+    const { control, store } = this.#parts;
+    const moves: SandboxMoves = {
+      reserve: (from, ends) =>
+        this.#reserveResume(
+          from,
+          ends.from === ends.to
+            ? undefined
+            : { kind: 'resume', control, from: endOf(ends.from), to: endOf(ends.to) },
+        ),
+      handOver: (from, ends) =>
+        store.move(from, { kind: 'hand over', control, from: endOf(ends.from), to: ends.to }),
+      follow: (to) => this.#follow(driver, to),
+    };
+    const driver = new SandboxDriver(row, { ...this.#parts, runner, onFinal, onGone, moves });
     this.#drivers.set(row.organization_id, row.id, driver);
     this.#byRunner.set(runner.id, row.id, driver);
     return driver;
   }
+
+  /** Does nothing after an unload: there may be another driver. */
+  #forget(driver: SandboxDriver): void {
+    const { id, organization_id } = driver.row;
+    if (this.#drivers.get(id) !== driver) return;
+    this.#drivers.delete(organization_id, id);
+    this.#byRunner.delete(driver.home.id, id);
+  }
+
+  #follow(driver: SandboxDriver, to: OwnedRunner): void {
+    const { id } = driver.row;
+    if (this.#drivers.get(id) === driver) {
+      this.#byRunner.delete(driver.home.id, id);
+      this.#byRunner.set(to.id, id, driver);
+    }
+    driver.moveTo(to);
+  }
+}
+
+function endOf({ id, client }: OwnedRunner): OwnedEnd {
+  return { id, epoch: client.epoch };
 }
 
 interface Pending {

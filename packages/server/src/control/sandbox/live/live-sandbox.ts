@@ -61,6 +61,10 @@ export interface LiveSandboxParts {
   onEnding: (id: string) => Promise<void>;
   /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
+  /** Whether the runner is the one of this driver. */
+  isHere: (runnerId: string) => boolean;
+  /** Called when the sandbox belongs to another runner: this driver is of no use any more. */
+  onGone: () => void;
 }
 
 export class LiveSandbox {
@@ -255,7 +259,17 @@ export class LiveSandbox {
       this.#isInDoubt = false;
       this.#followState(OUTAGE_GRACE_MS);
     }
+    this.#requireHere();
     return task();
+  }
+
+  /** Throws an {@link ElsewhereError} if the sandbox has been moved to a runner that is not the one of this driver. */
+  #requireHere(): void {
+    const { runner_id: at } = this.#row;
+    if (this.isFinal || at === null || this.#parts.isHere(at)) return;
+    this.#timer?.stop();
+    this.#parts.onGone();
+    throw new ElsewhereError(at);
   }
 
   #followState(graceMs: number): void {

@@ -26,6 +26,7 @@ import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import type { EgressKeeper } from '../../egress/egress-keeper.ts';
 import type { EgressNotes } from '../../egress/egress-notes.ts';
 import type { Grants } from '../../egress/grants.ts';
+import { ElsewhereError } from '../../placement/elsewhere.ts';
 import type { RunnerClient } from '../../placement/runner-client.ts';
 import type { OwnedRunner } from '../../runners/owned-runner.ts';
 import type { Clock } from '../../time/clock.ts';
@@ -42,12 +43,15 @@ import { SandboxHibernation } from './sandbox-hibernation.ts';
 import { SandboxRollback } from './sandbox-rollback.ts';
 import type { SandboxStore } from '../record/sandbox-store.ts';
 import type { NoteStart } from './start-note.ts';
+import type { ResumePlaces } from './resume-places.ts';
+import type { SandboxMoves } from './sandbox-moves.ts';
 import { isNotFound, SandboxVm } from './sandbox-vm.ts';
 import { enterRecordStep } from '../record/steps.ts';
 
 export interface DriverParts {
-  /** That of its VM. */
-  runner: Pick<OwnedRunner, 'client' | 'presence'>;
+  /** That of its VM, or of its hibernation. */
+  runner: OwnedRunner;
+  places: ResumePlaces;
   store: SandboxStore;
   audit: AuditLog;
   grants: Grants;
@@ -67,12 +71,13 @@ export interface DriverParts {
   noteStart: NoteStart;
   /** Called when the end of the sandbox is committed. */
   onFinal: () => void;
-  /** Throws if the sandbox may not be resumed now: its organization lacks credit or quota. */
-  reserveResume: (row: SandboxRow) => Promise<SandboxRow>;
+  /** Called when the sandbox belongs to a runner of another control. */
+  onGone: () => void;
+  moves: SandboxMoves;
 }
 
 export class SandboxDriver {
-  readonly runner: RunnerClient;
+  #home: OwnedRunner;
   /** Its network policy and credentials. */
   readonly egress: SandboxEgress;
   readonly live: LiveSandbox;
@@ -86,25 +91,27 @@ export class SandboxDriver {
 
   constructor(row: SandboxRow, parts: DriverParts) {
     const { store, audit, notes, grants, disks, clock, limits } = parts;
-    const { client: runner, presence } = parts.runner;
-    const { onEnding, onState, onFinal, reserveResume, noteStart } = parts;
-    this.runner = runner;
+    const { onEnding, onState, onFinal, onGone, moves, places, noteStart } = parts;
+    this.#home = parts.runner;
+    const home = (): OwnedRunner => this.#home;
     this.#disks = disks;
     this.#log = parts.log.child({ sandbox_id: row.id });
-    this.#vm = new SandboxVm(row.id, { runner, log: this.#log, limits });
+    this.#vm = new SandboxVm(row.id, { runner: this.runner, log: this.#log, limits });
     this.live = new LiveSandbox(row, {
       store,
       audit,
       notes,
       disks,
       clock,
-      presence,
+      presence: { now: () => this.#home.presence.now() },
       log: this.#log,
       onExpire: (reason) => void this.#expire(reason),
       settleRollback: () => this.rollback.settleInTurn(),
       onEnding,
       onState,
       onFinal,
+      isHere: (runnerId) => runnerId === this.#home.id,
+      onGone,
     });
     const vm = this.#vm;
     const onDoubt = (): void => parts.egressKeeper.mark(row.id);
@@ -115,13 +122,30 @@ export class SandboxDriver {
       vm,
       egress,
       grants,
-      reserveResume,
+      places,
+      home,
+      moves,
       disks,
       noteStart,
     });
     this.copies = new SandboxCopies(this.live, { vm, egress });
     const onDone = (): void => parts.onRolledBack(this.row);
     this.rollback = new SandboxRollback(this.live, { vm, audit, disks, onDone, log: this.#log });
+  }
+
+  /** The runner of its VM, or of its hibernation. */
+  get home(): OwnedRunner {
+    return this.#home;
+  }
+
+  get runner(): RunnerClient {
+    return this.#home.client;
+  }
+
+  /** Call when the row names another runner. */
+  moveTo(runner: OwnedRunner): void {
+    this.#home = runner;
+    this.#vm.moveTo(runner.client);
   }
 
   get row(): Readonly<SandboxRow> {
@@ -157,6 +181,17 @@ export class SandboxDriver {
     } finally {
       close();
     }
+  }
+
+  /**
+   * Wakes the sandbox before a use that cannot be forwarded once it has begun. Throws an {@link ElsewhereError} if another
+   * control has it then; the use itself meets any other failure.
+   */
+  async wakeEarly(): Promise<void> {
+    if (this.row.status !== 'hibernated' || !this.row.auto_hibernate) return;
+    await this.use(async () => undefined).catch((error: unknown) => {
+      if (error instanceof ElsewhereError) throw error;
+    });
   }
 
   /** Changes settings, all or none, and restarts the idle timer. `sealedEnv`: variables of the request, if it has any. */
@@ -204,6 +239,11 @@ export class SandboxDriver {
     return this.#ifUnchanged(since, () => this.hibernation.resolveThere());
   }
 
+  /** Handles a resume of which the runner knew nothing at revision `since`. */
+  handleNotThere(since: number): Promise<void> {
+    return this.#ifUnchanged(since, () => this.hibernation.resolveNotThere());
+  }
+
   #ifUnchanged(since: number, work: () => Promise<void>): Promise<void> {
     return this.live.inTurn(async () => {
       if (!this.isBusy && this.revision === since) await work();
@@ -239,14 +279,21 @@ export class SandboxDriver {
       this.live.require('destroy');
       await enterRecordStep('record.remove');
       this.live.noteRemoval(reason);
-      const end = await this.#vm.remove();
+      // Of one that has no VM nothing is to be asked: its runner may be away for good.
+      const end = this.#isAway ? undefined : await this.#vm.remove();
       // A hibernation whose answer was lost may have saved the VM. Its usage counts, too.
       if (end === undefined) await resolveHibernated(this.live, this.#vm);
       const { hibernation_id } = this.row;
       await this.live.end('removed', reason, end);
       return hibernation_id;
     });
-    if (captureId !== null) await this.#vm.forgetCapture(captureId);
+    // When the runner is back, the reconciler finds a capture that no record names.
+    if (captureId !== null && this.#home.isConnected) await this.#vm.forgetCapture(captureId);
+  }
+
+  /** Whether no runner has a VM of it, and its own one does not answer. */
+  get #isAway(): boolean {
+    return this.hibernation.isAtRest && !this.#home.isConnected;
   }
 
   async #expire(reason: ExpiryReason): Promise<void> {

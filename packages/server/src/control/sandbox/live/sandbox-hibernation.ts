@@ -1,10 +1,12 @@
 /** Hibernates and resumes a sandbox, and resolves hibernations and resumes whose outcome is unknown. */
-import { AppError, findTransition, type SandboxRecord } from '@coppice/contract';
+import { AppError, findTransition, type ErrorCode, type SandboxRecord } from '@coppice/contract';
 import type { MountedWorkspace, VmWorkspace } from '../../../lib/protocol/disk-protocol.ts';
 import type { VmInfo } from '../../../lib/protocol/runner-protocol.ts';
 import type { SandboxDisks } from '../../disks/sandbox-disks.ts';
 import { runUntraced, traced } from '../../../lib/tracing/tracing.ts';
+import { ElsewhereError } from '../../placement/elsewhere.ts';
 import { isUnanswered } from '../../placement/runner-error.ts';
+import type { OwnedRunner } from '../../runners/owned-runner.ts';
 import type { OpenGrant } from '../../egress/grant.ts';
 import type { Grants } from '../../egress/grants.ts';
 import { buildMounted } from '../record/disk-notes.ts';
@@ -15,10 +17,12 @@ import {
   buildResumedNotes,
 } from '../record/hibernation.ts';
 import { newHibernationId } from '../record/ids.ts';
-import type { SandboxRow, SandboxUpdate } from '../record/sandbox-tables.ts';
+import type { SandboxUpdate } from '../record/sandbox-tables.ts';
 import type { LiveSandbox } from './live-sandbox.ts';
 import { resolveHibernated } from './missing-vm.ts';
+import type { ResumePlaces } from './resume-places.ts';
 import type { SandboxEgress } from './sandbox-egress.ts';
+import type { SandboxMoves } from './sandbox-moves.ts';
 import type { SandboxVm } from './sandbox-vm.ts';
 import { timeStart, type NoteStart } from './start-note.ts';
 import { enterRecordStep } from '../record/steps.ts';
@@ -28,8 +32,10 @@ export interface HibernationParts {
   vm: SandboxVm;
   egress: SandboxEgress;
   grants: Grants;
-  /** Marks the row as one that holds vCPUs and memory. Throws `credit_exhausted` or `capacity` if it may not. */
-  reserveResume: (row: SandboxRow) => Promise<SandboxRow>;
+  places: ResumePlaces;
+  /** The runner of the sandbox. */
+  home: () => OwnedRunner;
+  moves: SandboxMoves;
   disks: SandboxDisks;
   noteStart: NoteStart;
 }
@@ -39,21 +45,35 @@ export class SandboxHibernation {
   readonly #vm: SandboxVm;
   readonly #egress: SandboxEgress;
   readonly #grants: Grants;
-  readonly #reserveResume: HibernationParts['reserveResume'];
+  readonly #places: ResumePlaces;
+  readonly #home: HibernationParts['home'];
+  readonly #moves: SandboxMoves;
   readonly #disks: SandboxDisks;
   readonly #noteStart: NoteStart;
   #waking: Promise<SandboxRecord> | undefined;
   /** Whether a VM may run since a resume without an outcome, with the policy and the secrets of that time. */
   #mayRun = false;
 
-  constructor(live: LiveSandbox, { vm, egress, grants, reserveResume, disks, noteStart }: HibernationParts) {
+  constructor(live: LiveSandbox, parts: HibernationParts) {
     this.#live = live;
-    this.#vm = vm;
-    this.#egress = egress;
-    this.#grants = grants;
-    this.#reserveResume = reserveResume;
-    this.#disks = disks;
-    this.#noteStart = noteStart;
+    this.#vm = parts.vm;
+    this.#egress = parts.egress;
+    this.#grants = parts.grants;
+    this.#places = parts.places;
+    this.#home = parts.home;
+    this.#moves = parts.moves;
+    this.#disks = parts.disks;
+    this.#noteStart = parts.noteStart;
+  }
+
+  /** Whether it is hibernated, and no runner can have a VM of it. */
+  get isAtRest(): boolean {
+    return this.#live.row.status === 'hibernated' && !this.#isPinned;
+  }
+
+  /** Whether a VM may exist at its runner, as the outcome of a resume is not known. */
+  get #isPinned(): boolean {
+    return this.#mayRun || this.#live.row.is_resuming;
   }
 
   /** Waits a while until the disk of the sandbox is free for others, which it is at once unless the store fails. */
@@ -103,7 +123,10 @@ export class SandboxHibernation {
     try {
       await this.#waking;
     } catch (error) {
-      if (this.#live.row.status !== 'running') throw isUnanswered(error) ? notResumed(error) : error;
+      if (this.#live.row.status === 'running') return;
+      // Another control resumes it, and then carries the use out.
+      if (error instanceof ElsewhereError || !isUnanswered(error)) throw error;
+      throw notResumed(error);
     }
   }
 
@@ -115,8 +138,60 @@ export class SandboxHibernation {
     this.#egress.doubt();
   }
 
+  /** Commits that no resume is under way. Call only while holding the commit lock, when the runner has and begins no VM of it. */
+  async resolveNotThere(): Promise<void> {
+    const { status, is_resuming } = this.#live.row;
+    if (status !== 'hibernated' || !is_resuming) return;
+    await this.#live.commit({ is_resuming: false });
+    this.#mayRun = false;
+  }
+
+  /** Asks one runner after the other. */
   async #resume(isFresh: boolean): Promise<void> {
-    await this.#live.inTurn(() => this.#live.commitBy(this.#reserveResume));
+    const failures = new Map<string, unknown>();
+    for (;;) {
+      const placing = { row: this.#live.row, home: this.#home(), failures, isPinned: this.#isPinned };
+      const place = await this.#places.find(placing);
+      if (typeof place === 'string') return this.#handOver(place);
+      using _ = place;
+      const { runner } = place;
+      try {
+        return await this.#resumeAt(runner, { isFresh, isFirst: !placing.isPinned });
+      } catch (error) {
+        failures.set(runner.id, await this.#places.explain({ ...placing, home: runner }, error));
+        if (this.#isPinned || !isTriedElsewhere(error)) throw failures.get(runner.id);
+      }
+    }
+  }
+
+  /** Gives the sandbox to a runner of another control. Throws an {@link ElsewhereError}. */
+  async #handOver(runnerId: string): Promise<never> {
+    await this.#disks.waitUntilDetached(this.#live.row.id);
+    await this.#live.inTurn(() =>
+      this.#live.commitBy((row) => this.#moves.handOver(row, { from: this.#home(), to: runnerId })),
+    );
+    // Finds out that the sandbox is not of this control any more.
+    await this.#live.settle();
+    throw new ElsewhereError(runnerId);
+  }
+
+  /** Reserves the resume at a runner, to which the sandbox belongs from then on. */
+  async #reserve(runner: OwnedRunner): Promise<void> {
+    const from = this.#home();
+    if (from !== runner) await this.#disks.waitUntilDetached(this.#live.row.id);
+    await this.#live.inTurn(async () => {
+      this.#live.require('resume');
+      await this.#live.commitBy((row) => this.#moves.reserve(row, { from, to: runner }));
+      if (from !== runner) this.#moves.follow(runner);
+    });
+  }
+
+  /** `isFirst`: no earlier resume may have begun there. */
+  async #resumeAt(
+    runner: OwnedRunner,
+    { isFresh, isFirst }: { isFresh: boolean; isFirst: boolean },
+  ): Promise<void> {
+    await this.#reserve(runner);
     await enterRecordStep('record.resume');
     try {
       const taken = await this.#disks.reattach(this.#live.row, { isFresh });
@@ -134,17 +209,19 @@ export class SandboxHibernation {
     } catch (error) {
       await this.#disks.giveBack(this.#live.row);
       // If this fails, too, the sandbox counts until its next resume or end.
-      await this.#giveUp(error).catch(() => undefined);
+      await this.#giveUp(error, isFirst).catch(() => undefined);
       throw this.#disks.explainResume(this.#live.row, error);
     }
   }
 
   /** A VM that may run, as the runner gave no answer, holds what it was given. */
-  async #giveUp(error: unknown): Promise<void> {
-    if (isUnanswered(error)) return;
+  async #giveUp(error: unknown, isFirst: boolean): Promise<void> {
+    if (mayHaveBegun(error, isFirst)) return;
     await this.#live.inTurn(async () => {
       const { status, is_resuming } = this.#live.row;
-      if (status === 'hibernated' && is_resuming) await this.#live.commit({ is_resuming: false });
+      if (status !== 'hibernated') return;
+      if (is_resuming) await this.#live.commit({ is_resuming: false });
+      this.#mayRun = false;
     });
   }
 
@@ -181,6 +258,19 @@ export class SandboxHibernation {
     });
     if (this.#live.row.status !== 'hibernated') throw error;
   }
+}
+
+/** Whether a runner may have begun a resume that ended with this error: `unavailable` is no answer, too, but nothing was begun. */
+function mayHaveBegun(error: unknown, isFirst: boolean): boolean {
+  if (!isUnanswered(error)) return false;
+  return !isFirst || error.code === 'outcome_unknown';
+}
+
+const TRIED_ELSEWHERE: ReadonlySet<ErrorCode> = new Set(['capacity', 'snapshot_unusable', 'unavailable']);
+
+/** Whether another runner may resume what this one did not. */
+function isTriedElsewhere(error: unknown): boolean {
+  return error instanceof AppError && !(error instanceof ElsewhereError) && TRIED_ELSEWHERE.has(error.code);
 }
 
 /** Builds the error for a use of the sandbox: nothing of the use was begun, even if the sandbox is resumed later. */

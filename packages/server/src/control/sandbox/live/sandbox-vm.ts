@@ -35,7 +35,7 @@ export interface SandboxVmParts {
 
 export class SandboxVm {
   readonly #id: string;
-  readonly #runner: RunnerClient;
+  #runner: RunnerClient;
   readonly #log: Logger;
   readonly #limits: VmDeadlines;
 
@@ -44,6 +44,11 @@ export class SandboxVm {
     this.#runner = runner;
     this.#log = log;
     this.#limits = limits;
+  }
+
+  /** Later requests go to this runner. Call only while no VM of the sandbox exists. */
+  moveTo(runner: RunnerClient): void {
+    this.#runner = runner;
   }
 
   create(vm: NewVm): Promise<VmInfo> {

@@ -12,6 +12,7 @@ import type { Held } from '../../limits/quota.ts';
 import { updateBilled } from './billed-update.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { areLive, IS_LIVE, LIVE_STATES } from './live-states.ts';
+import { moveHibernated, type Move } from './moves.ts';
 import type { LiveState } from './record.ts';
 import { ROW_COLUMNS } from './row-columns.ts';
 import { LISTED_COLUMNS, type ListedRow } from './stored-state.ts';
@@ -66,24 +67,43 @@ export class SandboxStore {
     });
   }
 
-  /** Marks a hibernated sandbox as one that holds vCPUs and memory again. Throws what `admit` throws. */
-  reserveResume(from: SandboxRow, admit: Admit): Promise<SandboxRow> {
+  /**
+   * Marks a hibernated sandbox as one that holds vCPUs and memory again, and may have a VM; with a `move` at another runner.
+   * Throws what `admit` throws.
+   */
+  reserveResume(from: SandboxRow, admit: Admit, move?: Move): Promise<SandboxRow> {
     return this.#db.transaction().execute(async (transaction) => {
       const store = this.within(transaction);
       await store.#admit(from.organization_id, admit);
-      return store.#update(from, { is_resuming: true });
+      return move === undefined ? store.#update(from, { is_resuming: true }) : store.move(from, move);
     });
   }
 
-  /** Call while nothing is being resumed at the runner: a killed control may have left marks. */
-  async forgetResumes(runnerId: string): Promise<void> {
-    await this.#db
-      .updateTable('sandboxes')
-      .set({ is_resuming: false })
+  /** Gives a hibernated sandbox to another runner. */
+  move(from: SandboxRow, move: Move): Promise<SandboxRow> {
+    return moveHibernated(this.#db, from, move);
+  }
+
+  /** Returns how many sandboxes of a runner are not final. */
+  async countAlive(runnerId: string): Promise<number> {
+    const { count } = await this.#db
+      .selectFrom('sandboxes')
+      .select(sql<number>`count(*)`.as('count'))
+      .where('runner_id', '=', runnerId)
+      .where('status', 'in', LIVE_STATES)
+      .executeTakeFirstOrThrow();
+    return count;
+  }
+
+  /** Returns the ids of a runner's hibernated sandboxes. */
+  async listHibernated(runnerId: string): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('sandboxes')
+      .select('id')
       .where('runner_id', '=', runnerId)
       .where('status', '=', 'hibernated')
-      .where('is_resuming', '=', true)
       .execute();
+    return rows.map((row) => row.id);
   }
 
   async #admit(organizationId: string, admit: Admit): Promise<void> {

@@ -15,6 +15,7 @@ export class JoinedRunner implements AsyncDisposable {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
   readonly #fingerprint: string;
+  #port = 0;
 
   private constructor(runner: FakeRunner) {
     this.runner = runner;
@@ -51,6 +52,7 @@ export class JoinedRunner implements AsyncDisposable {
     joined.#server.listen(0, '127.0.0.1');
     await once(joined.#server, 'listening');
     const { port } = joined.#server.address() as AddressInfo;
+    joined.#port = port;
     await using db = harness.openDatabase();
     await db
       .insertInto('runners')
@@ -66,9 +68,21 @@ export class JoinedRunner implements AsyncDisposable {
     return joined;
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  /** As if its machine was off: nothing listens at its address. */
+  async leave(): Promise<void> {
     this.#server.close();
     for (const socket of this.#sockets) socket.destroy();
     await this.runner.stop();
+  }
+
+  /** Ends a {@link leave}. */
+  async comeBack(): Promise<void> {
+    await this.runner.start();
+    this.#server.listen(this.#port, '127.0.0.1');
+    await once(this.#server, 'listening');
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.leave();
   }
 }

@@ -40,6 +40,10 @@ export interface FakeCapturesParts {
 
 export class FakeCaptures {
   readonly saved = new Map<string, CaptureInfo>();
+  /** The object store, from which a restore fetches what is not saved here. */
+  objects: ReadonlyMap<string, CaptureInfo> = new Map();
+  /** Ids of VMs that are being restored. */
+  readonly restoring = new Set<string>();
   /** Completed rollbacks of each sandbox, in their order. */
   readonly rollbacks = new Map<string, VmRollback[]>();
   /** Size of captures that are made from now on. */
@@ -105,7 +109,12 @@ export class FakeCaptures {
   async restore(id: string, { capture_id: captureId, egress, workspace }: RestoreVm): Promise<VmInfo> {
     const there = this.#vms.get(id);
     if (there !== undefined) return there;
-    await this.onRestore(id, captureId);
+    this.restoring.add(id);
+    try {
+      await this.onRestore(id, captureId);
+    } finally {
+      this.restoring.delete(id);
+    }
     const { image, vcpus, mem_mib, disk_mib, workspace: captured } = this.#find(captureId);
     if ((captured === undefined) !== (workspace === undefined))
       throw new AppError('invalid_request', 'workspace: is required exactly if the captured VM had one');
@@ -258,7 +267,8 @@ export class FakeCaptures {
   }
 
   #find(captureId: string): CaptureInfo {
-    const capture = this.saved.get(captureId);
+    const capture = this.saved.get(captureId) ?? this.objects.get(captureId);
+    if (capture !== undefined) this.saved.set(captureId, capture);
     if (capture === undefined) throw new AppError('not_found', `there is no capture ${captureId}`);
     return capture;
   }

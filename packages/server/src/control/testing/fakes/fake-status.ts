@@ -25,10 +25,12 @@ interface Reported {
   networkAbsence: string;
   accelerator: Accelerator;
   host: (() => HostMoment) | undefined;
+  captures: { restoring: ReadonlySet<string> };
 }
 
-export function reportRoster({ id, vms, host = hostMoment }: Reported): Roster {
-  return { runner_id: id, moment: toBootMoment(host()), vms: [...vms.values()] };
+export function reportRoster({ id, vms, captures, host = hostMoment }: Reported): Roster {
+  const starting = [...captures.restoring];
+  return { runner_id: id, moment: toBootMoment(host()), vms: [...vms.values()], starting };
 }
 
 export function reportHeartbeat(runner: Reported): Heartbeat {

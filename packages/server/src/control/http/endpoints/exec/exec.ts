@@ -40,11 +40,11 @@ export function addExec(app: App, parts: Parts): void {
         await openRequests.limit(organizationId, async () => {
           // Held until the answer is sent: a client that does not read must not bypass the budget.
           using output = outputBudget.open(organizationId, limits.execOutputBytes);
-          const { runner } = driver;
-          const command = { runner, audit, log: request.log, id, output, onStarted };
-          const ran = await driver.use(async () =>
-            runCommand({ ...command, request: await environments.fill(driver.row, body) }),
-          );
+          const ran = await driver.use(async () => {
+            const filled = await environments.fill(driver.row, body);
+            const { runner } = driver;
+            return runCommand({ runner, audit, log: request.log, id, output, onStarted, request: filled });
+          });
           await answer.end(ExecResponse.parse(ran));
         });
       } catch (error) {
