@@ -5,8 +5,8 @@
  */
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { CASES } from './chart/cases.mjs';
-import { CHART, CHECKER, describeSources, renderedPath } from './chart/chart-files.mjs';
+import { CASES } from './deployment/cases.mjs';
+import { CHART, CHECKER, describeSources, renderedPath } from './deployment/chart-files.mjs';
 import { runMain } from './setup/entry.mjs';
 import { findExecutable } from './setup/paths.mjs';
 import { run } from './setup/run-command.mjs';

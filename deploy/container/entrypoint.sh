@@ -1,13 +1,12 @@
 #!/bin/sh
-# Entry point of the container image. The first argument is a role:
+# Entry point of the container image. The first argument:
 #
 #   control   the API. The file COPPICE_MASTER_KEY_FILE has the master key of the installation: 32 bytes.
 #   runner    the virtual machines, in a privileged container. Until it has joined, it waits: see wait_for_join.
 #   join      joins the installation of COPPICE_JOIN_URL with the token on the standard input; controls reach the runner at
 #             COPPICE_RUNNER_ADDRESS, or else at COPPICE_RUNNER_LISTEN
 #   wait      returns when the runner has joined
-#
-# Everything else is a command of "coppice admin", such as: runner list
+#   admin …   a command of "coppice admin", such as: admin runner list
 set -eu
 
 DATA=${COPPICE_DATA_DIR:-/var/lib/coppice}
@@ -90,14 +89,13 @@ control)
 runner) run_runner ;;
 join) join ;;
 wait) wait_for_join ;;
-'') fail 'name a role: control or runner' ;;
-master-key)
-  [ -z "${COPPICE_MASTER_KEY_FILE:-}" ] ||
-    fail 'a new master key would be lost with this container: unset COPPICE_MASTER_KEY_FILE, and keep COPPICE_DATA_DIR on a volume'
-  exec coppice admin "$@"
+admin)
+  if [ -n "${COPPICE_MASTER_KEY_FILE:-}" ]; then
+    [ "${2:-}" != master-key ] ||
+      fail 'a new master key would be lost with this container: unset COPPICE_MASTER_KEY_FILE, and keep COPPICE_DATA_DIR on a volume'
+    install_master_key
+  fi
+  exec coppice "$@"
   ;;
-*)
-  [ -z "${COPPICE_MASTER_KEY_FILE:-}" ] || install_master_key
-  exec coppice admin "$@"
-  ;;
+*) fail 'name what to run: control, runner, join, wait or admin' ;;
 esac

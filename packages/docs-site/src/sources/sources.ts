@@ -95,6 +95,7 @@ const GROUPS: readonly Group[] = [
       'docs/guides/backup.md',
       'docs/guides/object-store.md',
       'docs/guides/several-machines.md',
+      'docs/guides/deploy-several-machines.md',
       'docs/guides/tls-and-proxies.md',
     ],
   },

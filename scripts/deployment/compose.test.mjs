@@ -17,7 +17,7 @@ test('every variable of a Coppice container is a setting of the service or of th
   assert.ok(names.length > 20);
   const unknown = names.filter(
     (name) =>
-      !/^AWS_/u.test(name) && !documented.includes(`- \`${name}\``) && !entryPoint.includes(`{${name}:`),
+      !name.startsWith('AWS_') && !documented.includes(`- \`${name}\``) && !entryPoint.includes(`{${name}:`),
   );
   assert.deepEqual(unknown, []);
 });

@@ -38,10 +38,9 @@ for (const name of Object.keys(CASES)) {
 
   test(`each variable of a container is a setting of the service or of the entry point (${name})`, () => {
     const { control, runner } = podsOf(name);
-    const containers = [control, runner].flatMap(({ spec }) => [
-      ...spec.containers,
-      ...(spec.initContainers ?? []),
-    ]);
+    const containers = [control, runner].flatMap(({ spec }) =>
+      spec.containers.concat(spec.initContainers ?? []),
+    );
     const names = containers.flatMap(({ env }) => env.map((/** @type {any} */ each) => each.name));
     assert.ok(names.length > 15, String(names));
     const unknown = names.filter(
@@ -63,11 +62,11 @@ for (const name of Object.keys(CASES)) {
       capabilities: { drop: ['ALL'] },
       readOnlyRootFilesystem: true,
     });
-    const [secret] = control.spec.volumes.filter((/** @type {any} */ each) => each.name === 'secret');
-    assert.ok(!JSON.stringify(runner).includes(`"${secret.secret.secretName}"`));
+    const { secret } = control.spec.volumes.find((/** @type {any} */ each) => each.name === 'secret');
+    assert.ok(!JSON.stringify(runner).includes(`"${secret.secretName}"`));
     assert.doesNotMatch(JSON.stringify(runner), /DATABASE_URL|master\.key/u);
     const sources = JSON.stringify(container.envFrom ?? []);
-    assert.ok(!sources.includes(`"${secret.secret.secretName}"`), 'the master key would be a variable');
+    assert.ok(!sources.includes(`"${secret.secretName}"`), 'the master key would be a variable');
   });
 }
 
@@ -75,7 +74,7 @@ test('only controls and the nodes of runners reach the internal listener', () =>
   const [{ spec }] = listOf('complete', 'NetworkPolicy');
   const { control } = podsOf('complete');
   assert.deepEqual(spec.policyTypes, ['Ingress']);
-  const [internal] = spec.ingress.filter((/** @type {any} */ rule) => rule.ports[0].port === 'internal');
+  const internal = spec.ingress.find((/** @type {any} */ rule) => rule.ports[0].port === 'internal');
   assert.deepEqual(
     internal.from.map((/** @type {any} */ peer) => peer.podSelector?.matchLabels ?? peer.ipBlock.cidr),
     [spec.podSelector.matchLabels, '10.0.0.0/16'],
@@ -93,7 +92,7 @@ test('Services, budgets and controllers select the Pods that they are for, and n
   const { control, runner } = podsOf('complete');
   const ports = control.spec.containers[0].ports.map((/** @type {any} */ port) => port.name);
   const services = listOf('complete', 'Service');
-  assert.deepEqual(services.map(({ spec }) => spec.ports[0].targetPort).toSorted(), ports.toSorted());
+  assert.deepEqual(new Set(services.map(({ spec }) => spec.ports[0].targetPort)), new Set(ports));
   for (const { spec } of services)
     for (const [label, value] of Object.entries(spec.selector))
       assert.equal(control.metadata.labels[label], value);
