@@ -131,7 +131,9 @@ export async function listRunners(db: Database): Promise<ListedRunner[]> {
     .orderBy(sql`joined_at NULLS FIRST`)
     .orderBy('id')
     .execute();
-  return rows.map((row) => ({ ...row, report: RunnerMetrics.safeParse(row.report).data }));
+  return rows.map(({ report, ...row }) =>
+    Object.assign(row, { report: RunnerMetrics.safeParse(report).data }),
+  );
 }
 
 /**
