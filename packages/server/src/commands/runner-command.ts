@@ -252,7 +252,7 @@ function describeOwner({ owner, isOwned }: ListedRunner): string {
   return isOwned ? owner : `${owner} (gone)`;
 }
 
-/** What is promised to VMs, of what may be. */
+/** Formats the memory that is promised to VMs, of what may be. */
 function describeMemory({ report }: ListedRunner): string {
   if (report === undefined) return '-';
   const { promised, limit } = report.capacity.mem_mib;

@@ -41,7 +41,7 @@ export interface ListedRunner {
   isDraining: boolean;
   /** Since its owner last compared it with the records; null before the first time. */
   heardAgoMs: number | null;
-  /** What it measured then; undefined if that is not known, or of another version. */
+  /** Its measurements of then; undefined if they are not known, or of another version. */
   report: RunnerMetrics | undefined;
 }
 
