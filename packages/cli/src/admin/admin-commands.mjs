@@ -23,4 +23,5 @@ export const ADMIN_COMMANDS = [
   command('master-key', 'master-key-command.ts'),
   command('organization', 'organization-command.ts'),
   command('runner', 'runner-command.ts'),
+  command('control', 'control-command.ts'),
 ];

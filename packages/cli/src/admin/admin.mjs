@@ -17,6 +17,7 @@ const USAGE = `usage: coppice admin doctor [--json]
        coppice admin runner cordon | uncordon <id>
        coppice admin runner drain <id> [--minutes <number>]
        coppice admin runner revoke <id>
+       coppice admin control list [--json]
 
 These commands run on the server, from the checkout or the installation of the service.
 
@@ -34,6 +35,7 @@ These commands run on the server, from the checkout or the installation of the s
   runner   on the machine of a control: makes a token with which one runner may join, lists runners, keeps
            new sandboxes away from one (cordon), empties it (drain), and revokes one for good. On the machine of the
            new runner, whose service must not run: joins
+  control  lists the controls that are alive, with the number of their runners
 `;
 
 /**

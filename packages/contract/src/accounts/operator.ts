@@ -69,7 +69,7 @@ export type OperatedOrganization = z.infer<typeof OperatedOrganization>;
 
 const Promised = z.object({ promised: z.int(), limit: z.int() });
 
-/** What a runner measured of itself. */
+/** Measurements of a runner by itself. */
 const MeasuredRunner = z.object({
   accelerator: z.enum(['kvm', 'tcg']),
   confinement: z.string(),

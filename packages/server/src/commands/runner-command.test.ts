@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { findJoinRecord } from '../runner/identity/join-record.ts';
-import { prepareHarness } from '../control/testing/control-harness.ts';
+import { prepareHarness, waitFor } from '../control/testing/control-harness.ts';
 import { findFreePort } from '../control/testing/free-port.ts';
 import { configure, coppice, serve } from '../control/testing/operator-commands.ts';
 import { findPostgresBin } from '../control/testing/test-postgres.ts';
@@ -16,6 +16,7 @@ interface Listed {
   address: string | null;
   owner: string | null;
   epoch: number;
+  mem_mib: { limit: number } | null;
 }
 
 test('operators make a token, join a runner with it, list and revoke it, alongside the service', async () => {
@@ -52,10 +53,17 @@ test('operators make a token, join a runner with it, list and revoke it, alongsi
     [joined?.id, joined?.state, joined?.address],
     [id, 'joined', listen.COPPICE_RUNNER_LISTEN],
   );
+  await waitFor('the report', async () => (await list())[0]?.mem_mib?.limit === 4096);
   assert.match(
     await run('list'),
-    /^ID +STATE .*\nrunner-0{32} +local .*\nrunner-\w+ +joined +127\.0\.0\.1:/u,
+    /^ID +STATE .*\nrunner-0{32} +local .* 2048 of 4096 MiB +\d s ago +10\.0\.0 +-\nrunner-\w+ +joined +127\.0\.0\.1:/u,
   );
+  const controls = (...args: string[]): Promise<string> =>
+    coppice(harness, change, ['control', 'list', ...args], own);
+  assert.match(await controls(), /^ID +VERSION .*\nctl\w+ .* yes +\d /u);
+  const [control] = JSON.parse(await controls('--json')) as { id: string; leading: boolean }[];
+  assert.deepEqual([control?.id, control?.leading], [local?.owner, true]);
+  await assert.rejects(coppice(harness, change, ['control'], own), { stderr: /expected list/u });
   await assert.rejects(onMachine(listen, 'join', url, '--token', token), {
     stderr: /to join anew, revoke it there/u,
   });

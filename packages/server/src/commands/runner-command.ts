@@ -37,7 +37,19 @@ const DEFAULT_DRAIN_MINUTES = 10;
 const LOOK_EVERY_MS = 1_000;
 const MAX_SHOWN = 20;
 const MAX_MINUTES = 7 * 24 * 60;
-const HEADS = ['ID', 'STATE', 'ADDRESS', 'OWNER', 'EPOCH', 'REGION', 'VMS', 'JOINED'];
+const HEADS = [
+  'ID',
+  'STATE',
+  'ADDRESS',
+  'OWNER',
+  'EPOCH',
+  'REGION',
+  'VMS',
+  'MEMORY',
+  'HEARD',
+  'QEMU',
+  'JOINED',
+];
 
 async function token(args: string[]): Promise<string> {
   const { values } = parseArgs({
@@ -206,7 +218,13 @@ function toJson(runner: ListedRunner): object {
     address,
     owner,
     epoch,
+    owner_alive: runner.isOwned,
+    draining: runner.isDraining,
     vms: runner.vms,
+    mem_mib: runner.report?.capacity.mem_mib ?? null,
+    vcpus: runner.report?.capacity.vcpus ?? null,
+    versions: runner.report?.versions ?? null,
+    heard_seconds_ago: runner.heardAgoMs === null ? null : toSeconds(runner.heardAgoMs),
     joined_at: shown(joinedAt),
     revoked_at: shown(revokedAt),
   };
@@ -217,13 +235,32 @@ function formatRunners(runners: readonly ListedRunner[]): string {
     runner.id,
     stateOf(runner),
     runner.address ?? '-',
-    runner.owner ?? '-',
+    describeOwner(runner),
     String(runner.epoch),
     runner.region,
     String(runner.vms),
+    describeMemory(runner),
+    runner.heardAgoMs === null ? '-' : `${toSeconds(runner.heardAgoMs)} s ago`,
+    runner.report?.versions.qemu ?? '-',
     runner.joinedAt === null ? '-' : new Date(runner.joinedAt).toISOString(),
   ]);
   return formatTable(HEADS, rows);
+}
+
+function describeOwner({ owner, isOwned }: ListedRunner): string {
+  if (owner === null) return '-';
+  return isOwned ? owner : `${owner} (gone)`;
+}
+
+/** Formats the memory that is promised to VMs, of what may be. */
+function describeMemory({ report }: ListedRunner): string {
+  if (report === undefined) return '-';
+  const { promised, limit } = report.capacity.mem_mib;
+  return `${promised} of ${limit} MiB`;
+}
+
+function toSeconds(ms: number): number {
+  return Math.max(0, Math.round(ms / 1000));
 }
 
 async function main(): Promise<void> {

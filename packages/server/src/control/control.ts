@@ -105,23 +105,12 @@ export async function startControl(
   let address = '';
   const access = openAccess(config, { ...storage, gate, limits, limitsOf: live.limitsOf, log }, stack);
   const exposed = openPorts(config, { ...storage, ...live, ownAddress: () => new URL(address) }, stack);
-  if (config.metricsToken !== undefined)
-    watchState(metrics, { ...storage, ...access, ...network, fleet: live.fleet });
+  if (config.metricsToken !== undefined) watchState(metrics, { ...storage, ...access, ...network, ...live });
   const idempotency = new Idempotency(db, ownership.id, log);
   const purged = [idempotency, exposed.previews, access.accounts.sessions, access.usedTickets];
   const shared = [...purged, ...live.purged, ...storage.purged];
   purgeHourly({ ...storage, shared, own: [live.buildKeeper], log }, stack);
-  const common = {
-    ...network,
-    control: ownership.id,
-    db,
-    organizationAudit,
-    rules,
-    idempotency,
-    metrics,
-    limits,
-    ...sites,
-  };
+  const common = { ...network, db, organizationAudit, rules, idempotency, metrics, limits, ...sites };
   const parts = {
     ...access,
     ...live,

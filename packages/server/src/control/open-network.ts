@@ -24,6 +24,8 @@ interface NetworkBase {
 }
 
 export interface Network {
+  /** Id of this control. */
+  control: string;
   /** The runner of this machine. */
   local: RunnerClient;
   claims: RunnerClaims;
@@ -42,7 +44,7 @@ export async function openNetwork(
   const local = new RunnerClient(stack.use(new RunnerConnection({ kind: 'socket', path }, log)));
   const claims = new RunnerClaims(db, ownership.id);
   const runners = new Runners((shape) => claims.findRoomElsewhere(shape));
-  const own = { local, claims, runners };
+  const own = { control: ownership.id, local, claims, runners };
   if (internalListen === undefined)
     return { ...own, internal: undefined, connect: undefined, requestForwarder: undefined };
   const internal = await InternalNetwork.open({ db, secrets, controlId: ownership.id, region, log });

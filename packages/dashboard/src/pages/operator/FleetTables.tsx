@@ -1,7 +1,7 @@
 import type { HostRecord } from '../../../../contract/src/accounts/operator.ts';
 import { Badge, type Tone } from '../../ui/Badge.tsx';
 import { DataTable, type Column } from '../../ui/DataTable.tsx';
-import { formatDuration, formatMiB, formatNumber } from '../../ui/format.ts';
+import { formatMiB, formatNumber } from '../../ui/format.ts';
 import { Ago } from '../../ui/Time.tsx';
 
 type Runner = HostRecord['runners'][number];
@@ -59,8 +59,7 @@ const RUNNERS: readonly Column<Runner>[] = [
     label: 'Heard',
     width: '6rem',
     isMinor: true,
-    cell: ({ heard_seconds_ago: seconds }) =>
-      seconds === null ? <span class="soft">never</span> : `${formatDuration(seconds * 1000)} ago`,
+    cell: ({ heard_seconds_ago: seconds }) => <Heard seconds={seconds} />,
   },
   {
     id: 'versions',
@@ -103,18 +102,19 @@ const CONTROLS: readonly Column<Control>[] = [
 
 /** Ids are long; their ends tell them apart. */
 function Name({ id, address }: { id: string; address?: string | null }) {
-  const [kind = ''] = /^[a-z]+/u.exec(id) ?? [];
-  const short = id.length > 20 ? `${kind}…${id.slice(-8)}` : id;
+  const [kind = ''] = /^(?:runner|ctl)/u.exec(id) ?? [];
+  const short = `${kind}…${id.slice(-8)}`;
   return <span title={[id, address].filter(Boolean).join(', ')}>{short}</span>;
 }
 
 function State({ runner: { state, cordoned, draining } }: { runner: Runner }) {
-  return (
-    <span class="states">
-      <Badge tone={TONES[state]}>{state}</Badge>
-      {(draining || cordoned) && <Badge tone="warn">{draining ? 'draining' : 'cordoned'}</Badge>}
-    </span>
-  );
+  if (state !== 'connected' || !(draining || cordoned)) return <Badge tone={TONES[state]}>{state}</Badge>;
+  return <Badge tone="warn">{draining ? 'draining' : 'cordoned'}</Badge>;
+}
+
+function Heard({ seconds }: { seconds: number | null }) {
+  if (seconds === null) return <span class="soft">never</span>;
+  return <Ago at={new Date(Date.now() - seconds * 1000).toISOString()} />;
 }
 
 function Role({ control: { leading, answers } }: { control: Control }) {

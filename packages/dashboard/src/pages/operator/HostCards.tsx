@@ -19,7 +19,7 @@ export function HostCards({ record }: { record: HostRecord }) {
   return (
     <>
       <Health record={record} sum={sum} />
-      <Card title={runners.length > 1 ? 'Capacity of all runners' : 'Capacity'}>
+      <Card title={runners.length > 1 ? 'Capacity of connected runners' : 'Capacity'}>
         {sum === undefined ? (
           <p class="fault">No runner answers, so the capacity is not known.</p>
         ) : (

@@ -34,7 +34,8 @@ const runner = (measured: Measured | null): HostRecord['runners'][number] => ({
 test('one runner is shown as it is, and one that does not answer does not count', () => {
   assert.equal(sumRunners([]), undefined);
   assert.equal(sumRunners([runner(null)]), undefined);
-  assert.deepEqual(sumRunners([runner(null), runner(MEASURED)]), MEASURED);
+  const away = { ...runner(MEASURED), state: 'away' as const };
+  assert.deepEqual(sumRunners([runner(null), runner(MEASURED), away]), MEASURED);
 });
 
 test('numbers are added up at all depths, and versions that differ are listed once', () => {

@@ -3,9 +3,11 @@ import type { HostRecord } from '../../../../contract/src/accounts/operator.ts';
 type HostRunner = HostRecord['runners'][number];
 export type Measured = NonNullable<HostRunner['measured']>;
 
-/** Adds up what runners have measured. Names that differ are listed. Undefined without any. */
+/** Adds up what the connected runners have measured. Names that differ are listed. Undefined without any. */
 export function sumRunners(runners: readonly HostRunner[]): Measured | undefined {
-  const [first, ...others] = runners.flatMap(({ measured }) => measured ?? []);
+  const [first, ...others] = runners.flatMap(({ state, measured }) =>
+    state === 'connected' ? (measured ?? []) : [],
+  );
   return first && others.reduce(add, first);
 }
 

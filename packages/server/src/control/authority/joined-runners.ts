@@ -42,7 +42,7 @@ export interface ListedRunner {
   isDraining: boolean;
   /** Since its owner last compared it with the records; null before the first time. */
   heardAgoMs: number | null;
-  /** What it measured then; undefined if that is not known, or of another version. */
+  /** Its measurements of then; undefined if they are not known, or of another version. */
   report: RunnerMetrics | undefined;
 }
 
@@ -132,7 +132,9 @@ export async function listRunners(db: Database): Promise<ListedRunner[]> {
     .orderBy(sql`joined_at NULLS FIRST`)
     .orderBy('id')
     .execute();
-  return rows.map((row) => ({ ...row, report: RunnerMetrics.safeParse(row.report).data }));
+  return rows.map(({ report, ...row }) =>
+    Object.assign(row, { report: RunnerMetrics.safeParse(report).data }),
+  );
 }
 
 /**

@@ -42,7 +42,7 @@ export interface RunnerTable {
   revoked_at: Generated<number | null>;
   /** When its owner last compared the records with its VMs; null before the first time. */
   heard_at: Generated<number | null>;
-  /** What it then measured: {@link RunnerMetrics} as JSON. Versions may differ, so readers parse it. */
+  /** Its measurements of then: {@link RunnerMetrics} as JSON. Versions may differ, so readers parse it. */
   report: Generated<unknown>;
   /** When an owner last gave it to another control, or meant to; null for never. */
   handed_at: Generated<number | null>;

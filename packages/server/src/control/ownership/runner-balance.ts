@@ -86,9 +86,7 @@ export class RunnerBalance {
       .where('id', '=', id)
       .where('owner', '=', this.#options.control)
       .where('revoked_at', 'is', null)
-      .where(({ exists, selectFrom }) =>
-        exists(selectFrom('controls').select('id').where('id', '=', heir).where(IS_LIVE_CONTROL)),
-      )
+      .where(sql<boolean>`EXISTS (SELECT FROM controls WHERE controls.id = ${heir} AND ${IS_LIVE_CONTROL})`)
       .executeTakeFirst();
     return numUpdatedRows > 0n;
   }

@@ -37,7 +37,7 @@ async function countOwned(): Promise<number[]> {
     .groupBy('controls.id')
     .orderBy('started_at')
     .execute();
-  return rows.map(({ count }) => Number(count));
+  return rows.map(({ count }) => count);
 }
 
 function refuse(): never {
@@ -94,13 +94,13 @@ test('a control that starts later is healthy without a runner, and other control
 
 test('a runner that is not in use moves, and no request of its sandboxes fails', async () => {
   for (const { runner } of joined) runner.onExec = (command) => command.exit(0);
-  let isBalanced = false;
+  const balanced = new AbortController();
   const work = ids.map(async (id) => {
     const faults: string[] = [];
     const note = ({ status, body }: Answer): void => {
       if (status !== 200) faults.push(`${status} ${JSON.stringify(body)}`);
     };
-    while (!isBalanced) {
+    while (!balanced.signal.aborted) {
       note(await both.one.call('POST', `/v1/runs/${id}/exec`, { body: { command: 'x' } }));
       note(await both.one.call('POST', `/v1/runs/${id}/files/upload?path=/w/a`, { raw: CONTENT }));
       note(await both.other.call('GET', `/v1/runs/${id}`));
@@ -112,7 +112,7 @@ test('a runner that is not in use moves, and no request of its sandboxes fails',
     async () => (await countOwned()).join() === '2,1',
     30_000,
   );
-  isBalanced = true;
+  balanced.abort();
   assert.deepEqual((await Promise.all(work)).flat(), []);
   await waitFor('the other control has it', () =>
     both.other.logLines.some((line) => line.includes('the runner is connected')),

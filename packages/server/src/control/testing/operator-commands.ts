@@ -16,6 +16,7 @@ const COMMANDS = {
   restore: 'commands/backup-command.ts',
   organization: 'commands/organization-command.ts',
   runner: 'commands/runner-command.ts',
+  control: 'commands/control-command.ts',
 };
 const PASSWORD = 'a password of a registry';
 const VALUE = 'sk-a-value-of-a-secret';

@@ -8,7 +8,7 @@ const HEARD_MS = 30_000;
 
 type HostRunner = HostRecord['runners'][number];
 
-/** What the control that answers knows of its own runner. */
+/** A runner as its own control knows it, if that is the one that answers. */
 export interface SeenRunner {
   isConnected: boolean;
   ageMs: number | undefined;
