@@ -52,15 +52,13 @@ describe('disaster recovery', { concurrency: false }, () => {
     pollUntil({ step, timeoutMs: WAIT_MS, intervalMs: POLL_MS }, look);
 
   before(async () => {
+    made.defer(() => rmSync(directory, { recursive: true }));
     server = made.use(await ObjectServer.start());
     cluster = await Cluster.start({ env: storeIn(server) });
+    made.defer(() => cluster[Symbol.asyncDispose]());
     client = openClient(cluster);
   });
-  after(async () => {
-    await cluster[Symbol.asyncDispose]();
-    await made.disposeAsync();
-    rmSync(directory, { recursive: true });
-  });
+  after(() => made.disposeAsync());
 
   it('before: a snapshot, a hibernated sandbox, and a running one with a disk', async () => {
     const first = await client.sandboxes.create(IMAGE);
@@ -88,6 +86,7 @@ describe('disaster recovery', { concurrency: false }, () => {
   });
 
   it('new machines continue from the backup and the bucket', async () => {
+    for (const machine of [...cluster.controls, ...cluster.runners]) await machine.kill();
     await cluster[Symbol.asyncDispose]();
     cluster = await Cluster.start({ env: storeIn(server), backup });
     client = openClient(cluster);

@@ -13,8 +13,8 @@ const START_MS = 60_000;
 const POLL_MS = 100;
 
 describe('a rolling upgrade under load', { concurrency: false }, () => {
+  const made = new AsyncDisposableStack();
   let cluster: Cluster;
-  let balancer: Balancer;
   let client: Coppice;
   let sandboxes: Sandbox[];
   let load: Load;
@@ -57,13 +57,14 @@ describe('a rolling upgrade under load', { concurrency: false }, () => {
     });
 
   before(async () => {
-    cluster = await Cluster.start();
-    balancer = await Balancer.listen(cluster.controls.map(({ address }) => address));
+    cluster = made.use(await Cluster.start());
+    const balancer = made.use(await Balancer.listen(cluster.controls.map(({ address }) => address)));
     client = new Coppice({ baseUrl: balancer.address, apiKey: API_KEY });
     sandboxes = [await client.sandboxes.create(IMAGE), await createAtOther()];
     const count = 'while :; do echo >> /root/n; sleep 0.1; done';
     for (const sandbox of sandboxes) await sandbox.exec(`(${count}) >/dev/null 2>&1 & echo $! > /root/pid`);
     load = new Load(balancer.address);
+    made.defer(() => load.end());
     for (const sandbox of sandboxes) {
       load.runCommands(sandbox);
       load.runFiles(sandbox);
@@ -73,11 +74,7 @@ describe('a rolling upgrade under load', { concurrency: false }, () => {
     load.runLives({ image: IMAGE.image, mem_mib: IMAGE.memMiB });
     await load.untilAllSucceed();
   });
-  after(async () => {
-    await load.end();
-    await balancer[Symbol.asyncDispose]();
-    await cluster[Symbol.asyncDispose]();
-  });
+  after(() => made.disposeAsync());
 
   it('no request fails while each control is restarted', async (t) => {
     for (const control of cluster.controls) await restart(t, control);
