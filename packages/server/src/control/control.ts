@@ -26,6 +26,7 @@ import { OpenRequests } from './http/access/open-requests.ts';
 import type { App } from './http/app.ts';
 import { buildServer } from './http/server.ts';
 import type { Exposure } from './http/serving/exposure.ts';
+import { stopListening } from './http/serving/stop-listening.ts';
 import type { LimitsOf } from './limits/organization-limits.ts';
 import { RateLimiter } from './limits/rate-limiter.ts';
 import { shareLimit, shareLimits, type Share } from './limits/share.ts';
@@ -126,9 +127,8 @@ export async function startControl(
   };
   const server = await buildServer(parts, log);
   const publish = await listenInternally(config, { ...network, ownership, app: server.app }, front);
-  closeInOrder(server.app, { openRequests: access.openRequests, limits, log }, { stack, front });
-  const listening = await server.app.listen(config.listen);
-  address = tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
+  closeInOrder(server.app, { ...access, ...config, limits, log }, { stack, front });
+  address = toAddress(await server.app.listen(config.listen), tls);
   // Last: a key made by a start that then fails would never be shown.
   const bootstrap = await bootstrapOrganization(db, organizationAudit, config);
   gate.open();
@@ -143,6 +143,10 @@ export async function startControl(
     bootstrap,
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
+}
+
+function toAddress(listening: string, tls: TlsPair | undefined): string {
+  return tls === undefined ? listening : listening.replace(/^http:/u, 'https:');
 }
 
 function chooseSandboxSettings({ region, dataDir, diskReserveMiB, creditCents, objectStore }: ControlConfig) {
@@ -160,16 +164,26 @@ function chooseHttpSettings({ version, region, metricsToken, continuesTraces = f
   return { version, region, metricsToken, continuesTraces };
 }
 
+interface ClosingParts extends Pick<ControlConfig, 'internalListen'> {
+  openRequests: OpenRequests;
+  limits: ControlLimits;
+  log: Logger;
+}
+
 /**
  * On disposal requests in progress may finish until the deadline; then the front is closed with their connections. New requests
  * get 503 until then, and if all have finished, until other controls may take the runners.
  */
 function closeInOrder(
   app: App,
-  { openRequests, limits, log }: { openRequests: OpenRequests; limits: ControlLimits; log: Logger },
+  { openRequests, internalListen, limits, log }: ClosingParts,
   { stack, front }: { stack: AsyncDisposableStack; front: AsyncDisposableStack },
 ): void {
-  front.adopt(app, (open) => open.close());
+  front.adopt(app, async (open) => {
+    // Other controls serve the same clients.
+    if (internalListen !== undefined) await stopListening(open.server);
+    await open.close();
+  });
   stack.defer(async () => {
     if (await openRequests.drain(limits.shutdownDeadlineMs)) return;
     log.warn('shutting down with requests still open');

@@ -153,7 +153,7 @@ export class RunnerClient {
    */
   async admitVm(id: string, { vcpus, mem_mib, disk_mib }: VmShape): Promise<Disposable> {
     const request = send('POST', `${vmPath(id)}/admission`, { vcpus, mem_mib, disk_mib });
-    const { stream } = await this.#connection.request({ ...request, isRepeatable: true });
+    const { stream } = await this.#connection.request({ ...request, isRepeatable: true, isEndless: true });
     stream.resume();
     return { [Symbol.dispose]: () => stream.close(constants.NGHTTP2_CANCEL) };
   }

@@ -91,7 +91,10 @@ export class RunnerServer {
     this.#network?.refuse();
     for (const session of this.#sessions) session.close();
     if (!(await this.#drained(patienceMs)))
-      this.#parts.log.warn({ paths: [...this.#awaited.values()] }, 'the runner stops with requests still open');
+      this.#parts.log.warn(
+        { paths: [...this.#awaited.values()] },
+        'the runner stops with requests still open',
+      );
     for (const session of this.#sessions) session.destroy();
     await this.#network?.[Symbol.asyncDispose]();
     await closed.promise;
