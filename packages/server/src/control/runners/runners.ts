@@ -14,8 +14,8 @@ export interface Place extends Disposable {
 export type WantedPlace = VmShape & { image?: string };
 
 /**
- * What a runner has of an image counts like this part of its memory. So a popular image fills a runner only until another one has
- * so much more room, which then prepares the image, too.
+ * An image or a template that a runner has counts like this part of its memory. So a popular image fills a runner only until another
+ * one has so much more room, which then prepares the image, too.
  */
 const LOCAL_SHARE: Record<Locality, number> = { none: 0, image: 0.15, template: 0.25 };
 
