@@ -109,7 +109,9 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const registries = openRegistries(base);
   const imageUses = new ImageUses(db, log);
   const fleetImages = new FleetImages(runners);
-  const builtImages = new BuiltImages({ db, audit: organizationAudit, fleet: fleetImages, clock, log });
+  const isOwned = (id: string): Promise<boolean> => base.claims.isOwned(id);
+  const ofImages = { db, audit: organizationAudit, fleet: fleetImages, isOwned, clock, log };
+  const builtImages = new BuiltImages(ofImages);
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const { named, ...egress } = openEgress(base, { audit, find: (id) => drivers.find(id) }, stack);

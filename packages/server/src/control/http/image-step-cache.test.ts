@@ -298,6 +298,7 @@ test('images that the database does not know may be evicted, and are not removed
     db,
     audit,
     fleet: new FleetImages(runners),
+    isOwned: async () => true,
     clock: SYSTEM_CLOCK,
     log: harness.log,
   });

@@ -221,7 +221,11 @@ export class BuildStore {
       await insertEvents(transaction, build.id, [{ seq: (seq ?? 0) + 1, event }]).execute();
       await insertEvent(transaction, describeEnd(row, end, atMs));
       if (end.state !== 'done') return { result: { replaced: [] }, notes: [] };
-      const replaced = await takeName(transaction, reachOf(row), nameOf(row, end, atMs));
+      const runnerId = await findRunner(transaction, row);
+      const replaced = await takeName(transaction, reachOf(row), {
+        ...nameOf(row, end, atMs),
+        runner_id: runnerId,
+      });
       const former = key === undefined ? [] : await putStep(transaction, stepOf(row, end, { key, atMs }));
       const result = { replaced: replaced === undefined ? former : [...former, replaced] };
       return { result, notes: [noteBuilt(row, end, replaced)] };
@@ -313,11 +317,17 @@ function reachOf({ organization_id: organizationId, team_id, team_only }: ImageB
 
 type Done = Extract<BuildEnd, { state: 'done' }>;
 
+/** Returns the runner of the build's sandbox, which has the image. */
+async function findRunner(db: Database, { sandbox_id: id }: ImageBuildTable): Promise<string | null> {
+  const row = await db.selectFrom('sandboxes').select('runner_id').where('id', '=', id).executeTakeFirst();
+  return row?.runner_id ?? null;
+}
+
 function nameOf(
   { organization_id, team_id, name }: ImageBuildTable,
   { digest, size_bytes }: Done,
   built_at: number,
-): BuiltImageTable {
+): Omit<BuiltImageTable, 'runner_id'> {
   return { organization_id, team_id, name, digest, size_bytes, built_at };
 }
 

@@ -247,7 +247,8 @@ export class ImageBuilds implements AsyncDisposable {
     const context = contextId === undefined ? undefined : contexts.take(organizationId, contextId);
     using refused = new DisposableStack();
     refused.defer(() => context?.giveBack());
-    await images.pin(organizationId, plan.from);
+    // Refuses, or passes the request on, before anything is begun.
+    await images.listHolders(await images.pin(organizationId, plan.from));
     await images.checkName({ reach, by }, name);
     await roomOf(images, organizationId);
     entry.stop.signal.throwIfAborted();

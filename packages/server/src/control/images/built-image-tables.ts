@@ -10,6 +10,8 @@ export interface BuiltImageTable {
   digest: string;
   size_bytes: number;
   built_at: number;
+  /** The runner where it was built, the only one that has it; null for one of an earlier version. */
+  runner_id: string | null;
 }
 
 /** The result of a step of a build, for later builds that begin with the same steps. */

@@ -83,3 +83,8 @@ export async function nameControlsOfBuilds(db: Kysely<unknown>): Promise<void> {
     db,
   );
 }
+
+/** An image that was built is at one runner. */
+export async function nameRunnersOfImages(db: Kysely<unknown>): Promise<void> {
+  await sql`ALTER TABLE built_images ADD COLUMN runner_id text`.execute(db);
+}

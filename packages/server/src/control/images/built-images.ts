@@ -19,18 +19,22 @@ import { KeyedQueue } from '../../lib/waiting/keyed-queue.ts';
 import type { Reach } from '../accounts/organizations/reach.ts';
 import type { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import type { Database } from '../db/database.ts';
+import type { RunnerClaims } from '../ownership/runner-claims.ts';
+import { ElsewhereError } from '../placement/elsewhere.ts';
 import type { OwnedRunner } from '../runners/owned-runner.ts';
 import type { Clock } from '../time/clock.ts';
 import type { BuiltImageTable } from './built-image-tables.ts';
 import type { FleetImages } from './fleet-images.ts';
-import { checkName, dropName, findStanding, listNames } from './image-names.ts';
+import { checkName, dropName, findImageRunner, findStanding, listNames } from './image-names.ts';
 
 const MAX_PENDING = 100;
 
 export interface BuiltImagesParts {
   db: Database;
   audit: OrganizationAudit;
-  fleet: Pick<FleetImages, 'keep' | 'release' | 'listOwned' | 'listHolders'>;
+  fleet: Pick<FleetImages, 'keep' | 'release' | 'listOwned' | 'listHolders' | 'placeOf'>;
+  /** Whether a control that is alive has the runner. */
+  isOwned: RunnerClaims['isOwned'];
   clock: Pick<Clock, 'wallMs'>;
   log: Logger;
 }
@@ -68,13 +72,31 @@ export class BuiltImages {
     );
   }
 
-  /** Returns the runners that can make a sandbox of an image; undefined for one that any of them can pull. */
+  /**
+   * Returns the runners that can make a sandbox of an image; undefined for one that any of them can pull. Throws an
+   * {@link ElsewhereError} if another control has its runner, and `unavailable` if that one is away.
+   */
   async listHolders(image: string): Promise<OwnedRunner[] | undefined> {
+    const { db, fleet } = this.#parts;
     const reference = parseImageReference(image);
-    if (!isBuiltImage(reference) || reference.digest === undefined) return undefined;
-    const holders = await this.#parts.fleet.listHolders(reference.digest);
+    const { digest } = reference;
+    if (!isBuiltImage(reference) || digest === undefined) return undefined;
+    const builtAt = await findImageRunner(db, digest);
+    const holders = await fleet.listHolders(digest, builtAt);
     if (holders.length > 0) return holders;
-    throw new AppError('image_not_found', `no runner stores the image ${formatImageReference(reference)}`);
+    const name = formatImageReference(reference);
+    if (builtAt !== null) await this.#requireElsewhere(name, builtAt);
+    throw new AppError('image_not_found', `no runner stores the image ${name}`);
+  }
+
+  /** Throws unless the runner answers here, and so has been asked. */
+  async #requireElsewhere(name: string, runnerId: string): Promise<void> {
+    const { fleet, isOwned } = this.#parts;
+    const place = fleet.placeOf(runnerId);
+    if (place === 'here') return;
+    if (place === 'elsewhere' && (await isOwned(runnerId))) throw new ElsewhereError(runnerId);
+    const message = `the image ${name} is only at the runner ${runnerId}, which does not answer; start that machine again, or build the image again`;
+    throw new AppError('unavailable', message, { details: { runner_id: runnerId } });
   }
 
   list(organizationId: string): Promise<BuiltImageTable[]> {

@@ -25,14 +25,26 @@ export class FleetImages {
     throw new AppError('image_not_found', `no runner stores the image ${digest}`);
   }
 
-  /** Returns the runners that store an image: those of which a sandbox of it can be made without a registry. */
-  async listHolders(digest: string): Promise<OwnedRunner[]> {
+  /**
+   * Returns the runners that store an image: those of which a sandbox of it can be made without a registry. `builtAt`: the runner that
+   * is said to have it.
+   */
+  async listHolders(digest: string, builtAt: string | null): Promise<OwnedRunner[]> {
     const runners = this.#runners.list();
-    if (runners.length === 1) return runners;
+    const [only] = runners;
+    if (only === undefined) return [];
+    // It says itself what it lacks.
+    if (runners.length === 1 && (builtAt === null || builtAt === only.id)) return runners;
     const found = await this.#askAll(async (runner) =>
       (await findImage(runner.client.images.find(digest))) === undefined ? undefined : runner,
     );
     return found.filter((runner) => runner !== undefined);
+  }
+
+  placeOf(runnerId: string): 'here' | 'away' | 'elsewhere' {
+    const runner = this.#runners.find(runnerId);
+    if (runner === undefined) return 'elsewhere';
+    return runner.isConnected ? 'here' : 'away';
   }
 
   /** Protects an image of an organization from eviction, or no longer. Returns false if no runner stores it. */

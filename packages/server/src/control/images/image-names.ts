@@ -20,6 +20,18 @@ export function listNames(db: Database, organizationId: string): Promise<BuiltIm
     .execute();
 }
 
+/** Returns the runner that is said to have an image; null if none is. */
+export async function findImageRunner(db: Database, digest: string): Promise<string | null> {
+  const row = await db
+    .selectFrom('built_images')
+    .select('runner_id')
+    .where('digest', '=', digest)
+    .where('runner_id', 'is not', null)
+    .orderBy('built_at', 'desc')
+    .executeTakeFirst();
+  return row?.runner_id ?? null;
+}
+
 /**
  * Returns what a name stands for. Throws `forbidden` if a key that is limited to a team may not replace it, `capacity` if the
  * organization may have no further name.
@@ -54,12 +66,14 @@ export async function takeName(
 ): Promise<string | undefined> {
   await lockNames(transaction, row.organization_id);
   const former = await checkName(transaction, reach, row.name);
-  const { team_id, digest, size_bytes, built_at } = row;
+  const { team_id, digest, size_bytes, built_at, runner_id } = row;
   await transaction
     .insertInto('built_images')
     .values(row)
     .onConflict((conflict) =>
-      conflict.columns(['organization_id', 'name']).doUpdateSet({ team_id, digest, size_bytes, built_at }),
+      conflict
+        .columns(['organization_id', 'name'])
+        .doUpdateSet({ team_id, digest, size_bytes, built_at, runner_id }),
     )
     .execute();
   if (former === undefined || former.digest === digest) return undefined;

@@ -3,6 +3,7 @@ import { AppError } from '@coppice/contract';
 import type { RunnerStatus, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Clock } from '../time/clock.ts';
+import { LocalImages } from './local-images.ts';
 import { RunnerPresence } from './runner-presence.ts';
 
 export class OwnedRunner {
@@ -10,6 +11,7 @@ export class OwnedRunner {
   readonly id: string;
   readonly client: RunnerClient;
   readonly presence: RunnerPresence;
+  readonly images = new LocalImages();
   /** Whether its events arrive. */
   isConnected = false;
   /** Whether it gets no new VMs. */

@@ -3,12 +3,22 @@ import { AppError, type ErrorCode } from '@coppice/contract';
 import type { Accelerator, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerElsewhere } from '../ownership/runner-claims.ts';
 import { ElsewhereError } from '../placement/elsewhere.ts';
+import type { Locality } from './local-images.ts';
 import type { OwnedRunner } from './owned-runner.ts';
 
 /** A runner with room that is reserved for a VM until this is disposed. */
 export interface Place extends Disposable {
   readonly runner: OwnedRunner;
 }
+
+/** A VM that is to be placed. `image`: its image, if runners that have it are to be preferred. */
+export type WantedPlace = VmShape & { image?: string };
+
+/**
+ * An image or a template that a runner has counts like this part of its memory. So a popular image fills a runner only until another
+ * one has so much more room, which then prepares the image, too.
+ */
+const LOCAL_SHARE: Record<Locality, number> = { none: 0, image: 0.15, template: 0.25 };
 
 /** Finds a runner of another control with room for a VM. */
 export type FindElsewhere = (shape: VmShape) => Promise<string | undefined>;
@@ -80,13 +90,16 @@ export class Runners {
   }
 
   /**
-   * Reserves room for a VM: the runner with the largest share of free memory is asked first, and the next one if it refuses or
-   * does not answer. Throws an {@link ElsewhereError} if another control has a runner with room, else the refusal of the last one:
+   * Reserves room for a VM: the runner with the largest share of free memory, to which the image adds where it is, is asked first,
+   * and the next one if it refuses or does not answer. Throws an {@link ElsewhereError} if another control has a runner with room, else the refusal of the last one:
    * `invalid_request` for a shape that none can ever have, else `capacity` or `unavailable`.
    */
-  async admit(vmId: string, shape: VmShape, among?: readonly OwnedRunner[]): Promise<Place> {
+  async admit(vmId: string, shape: WantedPlace, among?: readonly OwnedRunner[]): Promise<Place> {
     let refusal: AppError = noRunner();
-    for (const runner of this.#inOrder(among ?? this.list())) {
+    const { image } = shape;
+    const localShare = ({ images }: OwnedRunner): number =>
+      image === undefined ? 0 : LOCAL_SHARE[images.rate(image, shape)];
+    for (const runner of this.#inOrder(among ?? this.list(), localShare)) {
       if (runner.isCordoned || !runner.hasReported) continue;
       try {
         const admission = await runner.admit(vmId, shape);
@@ -101,9 +114,12 @@ export class Runners {
   }
 
   /** Those that are connected come first: the others may be restarting. Those that leave come last. */
-  #inOrder(among: readonly OwnedRunner[] = this.list()): OwnedRunner[] {
-    const rank = ({ isConnected, isLeaving, freeShare }: OwnedRunner): number =>
-      (isConnected ? 1 : 0) + freeShare / 2 - (isLeaving ? 2 : 0);
+  #inOrder(
+    among: readonly OwnedRunner[] = this.list(),
+    localShare: (runner: OwnedRunner) => number = () => 0,
+  ): OwnedRunner[] {
+    const rank = (runner: OwnedRunner): number =>
+      (runner.isConnected ? 1 : 0) + (runner.freeShare + localShare(runner)) / 2 - (runner.isLeaving ? 2 : 0);
     return among.toSorted((a, b) => rank(b) - rank(a));
   }
 }

@@ -36,6 +36,9 @@ const RECONNECT_DELAY_MS = 250;
 /** Of a runner on another machine, which may stay away for long. */
 const MAX_RECONNECT_DELAY_MS = 4_000;
 
+/** The images of a runner are listed less often than its VMs: what is created there is known without it. */
+const ROUNDS_PER_LISTING = 3;
+
 /** `local`: on the machine of control, with which it starts and stops. `joined`: elsewhere, and perhaps gone for good. */
 export type LinkKind = 'local' | 'joined';
 
@@ -67,6 +70,7 @@ export class RunnerLink implements AsyncDisposable {
   #lostBy: string | undefined;
   /** Of the roster that was reconciled last. */
   #rosterDigest: string | undefined;
+  #rounds = 0;
   /** Ids of what is being repaired. */
   readonly #repairing = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
@@ -216,7 +220,11 @@ export class RunnerLink implements AsyncDisposable {
     await claims.noteFree(runner.id, runner.free);
     this.#repair('report', async () => claims.noteReport(runner.id, await runner.client.measures.runner()));
     await drivers.recoverInserts();
-    if (this.#parts.isShared) await drivers.adoptMoved(runner.id);
+    if (this.#parts.isShared) {
+      await drivers.adoptMoved(runner.id);
+      if (this.#rounds++ % ROUNDS_PER_LISTING === 0)
+        this.#repair('images', async () => runner.images.report(await runner.client.listImages()));
+    }
     const running = new Set(listed.filter((vm) => vm.state === 'running').map((vm) => vm.id));
     for (const { driver, status, isResuming, revision } of views) {
       const { id } = driver.row;

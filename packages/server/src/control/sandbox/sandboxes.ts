@@ -138,7 +138,8 @@ export class Sandboxes {
     const { vcpus, mem_mib, disk_mib } = request;
     await this.#drivers.checkQuota(organizationId, [request]);
     // Refuses before a record exists: callers that retry would leave a record each time.
-    using place = await this.#runners.admit(id, request, await this.#parts.builtImages.listHolders(image));
+    const holders = await this.#parts.builtImages.listHolders(image);
+    using place = await this.#runners.admit(id, { ...request, image }, holders);
     const takeDisks = await this.#planDisk(owner, reach, id, request);
     const holder = { id, organization_id: organizationId };
     const sealedEnv = this.#parts.environments.seal(holder, request.env);
@@ -149,6 +150,7 @@ export class Sandboxes {
     );
     const wanted = { image, vcpus, mem_mib, disk_mib, organization: organizationId, login };
     const record = await driver.boot.create(wanted, egress.grants);
+    place.runner.images.note(record.image, request);
     await this.#parts.imageUses.note(organizationId, record.image);
     return record;
   }

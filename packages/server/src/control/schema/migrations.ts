@@ -30,7 +30,11 @@ import {
 import { rollbacksMigration } from '../sandbox/record/rollbacks-migration.ts';
 import { teamsMigration } from '../accounts/teams-migration.ts';
 import { createAccounts } from '../accounts/first-accounts.ts';
-import { builtImagesMigration, nameControlsOfBuilds } from '../images/built-images-migration.ts';
+import {
+  builtImagesMigration,
+  nameControlsOfBuilds,
+  nameRunnersOfImages,
+} from '../images/built-images-migration.ts';
 import { createImageUses } from '../images/first-image-uses.ts';
 import { createPreviews } from '../ports/first-previews.ts';
 import { createRegistryCredentials } from '../registries/first-registries.ts';
@@ -41,8 +45,7 @@ import {
   createSandboxes,
   nameSubjects,
 } from '../sandbox/record/first-sandboxes.ts';
-import { addSandboxDisks } from '../sandbox/record/sandbox-disks-migration.ts';
-import { addSandboxSettings } from '../sandbox/record/settings-migration.ts';
+import { addSandboxDisks, addSandboxSettings } from '../sandbox/record/added-columns.ts';
 import { addSnapshotDisks } from '../snapshots/snapshot-disks-migration.ts';
 import { createCaptureObjects } from '../snapshots/capture-objects-migration.ts';
 import { addSnapshotSettings } from '../snapshots/snapshot-settings-migration.ts';
@@ -145,6 +148,11 @@ export const MIGRATIONS: Record<string, Migration> = {
     async up(db: Database) {
       await nameControlsOfDisks(db);
       await nameControlsOfBuilds(db);
+    },
+  },
+  '0032_runners_of_images': {
+    async up(db: Database) {
+      await nameRunnersOfImages(db);
     },
   },
   '0033_runner_reports': { up: addRunnerReports },

@@ -8,9 +8,14 @@
  * While a VM may exist, as the outcome of a resume is not known, only its own runner may resume it.
  */
 import { AppError } from '@coppice/contract';
-import type { VmShape } from '../../../lib/protocol/runner-protocol.ts';
 import type { OwnedRunner } from '../../runners/owned-runner.ts';
-import { isRefusal, type FindElsewhere, type Place, type Runners } from '../../runners/runners.ts';
+import {
+  isRefusal,
+  type FindElsewhere,
+  type Place,
+  type Runners,
+  type WantedPlace,
+} from '../../runners/runners.ts';
 import type { CaptureObjectStore } from '../../snapshots/capture-object-store.ts';
 import type { SandboxRow } from '../record/sandbox-tables.ts';
 
@@ -75,7 +80,8 @@ export class ResumePlaces {
     const others = this.#parts.runners
       .listConnected()
       .filter((runner) => runner !== home && !failures.has(runner.id));
-    const shape: VmShape = { vcpus: row.vcpus, mem_mib: row.mem_mib, disk_mib: row.disk_mib };
+    const { vcpus, mem_mib, disk_mib, image } = row;
+    const shape: WantedPlace = { vcpus, mem_mib, disk_mib, image };
     if (others.length > 0)
       try {
         return await this.#parts.runners.admit(row.id, shape, others);

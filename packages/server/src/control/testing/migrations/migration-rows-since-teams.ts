@@ -447,6 +447,8 @@ const WORK_OF_CONTROLS: Change = {
   },
 };
 
+const RUNNERS_OF_IMAGES: Change = { columns: { built_images: { runner_id: RUNNER_ID } } };
+
 const CAPTURE_OBJECTS: Change = {
   adds: {
     capture_objects: [
@@ -489,5 +491,6 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0029_capture_objects': CAPTURE_OBJECTS,
   '0030_live_columns': LIVE_COLUMNS,
   '0031_work_of_controls': WORK_OF_CONTROLS,
+  '0032_runners_of_images': RUNNERS_OF_IMAGES,
   '0033_runner_reports': RUNNER_REPORTS,
 };

@@ -13,3 +13,13 @@ export async function addSandboxSettings(db: Database): Promise<void> {
   await sql`CREATE INDEX sandboxes_named ON sandboxes (organization_id, name, created_at DESC, id DESC)
     WHERE name IS NOT NULL`.execute(db);
 }
+
+export async function addSandboxDisks(db: Database): Promise<void> {
+  await sql`ALTER TABLE sandboxes
+    ADD COLUMN disk_id text,
+    ADD COLUMN disk_name text,
+    ADD COLUMN disk_version integer,
+    ADD COLUMN disk_recovered_version integer,
+    ADD COLUMN disk_recovered_at bigint,
+    ADD COLUMN rollback_disk_version integer`.execute(db);
+}
