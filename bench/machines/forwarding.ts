@@ -48,6 +48,8 @@ async function compareControls(
 
 export async function benchForwarding(): Promise<Figure[]> {
   await using cluster = await Cluster.start();
+  // No runner moves while requests are measured.
+  await cluster.untilBalanced();
   const [owner] = cluster.controls;
   const made = await call(owner, 'POST', '/v1/runs', JSON.stringify(IMAGE));
   const { id } = (await made.json()) as { id: string };

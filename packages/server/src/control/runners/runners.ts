@@ -79,7 +79,7 @@ export class Runners {
     if (this.elsewhere !== undefined) return this.elsewhere.accelerator;
     throw new AppError(
       'unavailable',
-      'no runner is connected here, and no other control that can be reached has one that answers',
+      'no runner is connected, neither here nor at another control that can be reached',
     );
   }
 
