@@ -35,7 +35,7 @@ describe('disaster recovery', { concurrency: false }, () => {
   let cluster: Cluster;
   let client: Coppice;
   let lostAt = 0;
-  const ids = { snapshot: '', hibernated: '', running: '', ended: '' };
+  const ids = { snapshot: '', hibernated: '', running: '' };
 
   const openClient = ({ controls: [{ address }] }: Cluster): Coppice =>
     new Coppice({ baseUrl: address, apiKey: API_KEY });
@@ -118,6 +118,7 @@ describe('disaster recovery', { concurrency: false }, () => {
     assert.equal((await restored.exec('cat /root/note')).stdout, 'kept\n');
     await restored.destroy();
     const resumed = await find(ids.hibernated);
+    await resumed.resume();
     assert.equal((await resumed.exec('cat /root/note')).stdout, 'kept\n');
     await resumed.destroy();
   });

@@ -33,6 +33,7 @@ import { checkKeyAccess, requireKeyAccess } from './access/key-access.ts';
 import { addOpenApi } from './openapi/openapi.ts';
 import { buildErrorHandler } from './forwarding/error-handler.ts';
 import type { HttpParts } from './parts.ts';
+import { discardBody } from './requests/discard-body.ts';
 import { isForwarded, TAKING_OVER } from './requests/forwarded-request.ts';
 import { addProxiedMethods, buildRewrite } from './access/proxied-route.ts';
 import { limitRate } from './access/rate-limit.ts';
@@ -160,6 +161,7 @@ function addAdmission(app: App, { openRequests }: Pick<HttpParts, 'openRequests'
       reply.header('connection', 'close');
       // The control that has forwarded it sends it again, to the next owner of the runner.
       if (isForwarded(request.raw)) reply.header(TAKING_OVER, '1');
+      await discardBody(request.raw);
       throw new AppError('unavailable', 'the service is shutting down; try again');
     }
     openRequests.enter();

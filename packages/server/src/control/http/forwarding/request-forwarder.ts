@@ -198,7 +198,10 @@ async function carry(
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let isAnswered = false;
   let outcome: Outcome = 'done';
-  upstream.on('error', reject);
+  // Once there is an answer, only its own end counts: the rest of the body may meet a connection that is closed.
+  upstream.on('error', (error) => {
+    if (!isAnswered) reject(error);
+  });
   upstream.once('close', () => {
     if (!isAnswered) reject(new Error('the connection ended before the answer'));
   });
