@@ -45,7 +45,7 @@ import { OrganizationLimits, type LimitsOf } from './limits/organization-limits.
 import type { ServiceMetrics } from './metrics/service-metrics.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
 import type { RunnerCommands } from './placement/runner-commands.ts';
-import type { Runners } from './runners/runners.ts';
+import type { FindElsewhere, Runners } from './runners/runners.ts';
 import { FleetImages } from './images/fleet-images.ts';
 import type { RunnerClaims } from './ownership/runner-claims.ts';
 import type { Ownership } from './ownership/ownership.ts';
@@ -100,18 +100,14 @@ export interface SandboxesBase {
 
 /** Adopts the live sandboxes of the runner of this machine, and builds the links with the runners, which are not started yet. */
 export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposableStack) {
-  const { db, organizationAudit, runners, secrets, region, limits, creditCents, clock, metrics, log } = base;
+  const { db, runners, secrets, region, limits, creditCents, clock, metrics, log } = base;
   const ownLimits = stack.use(new OrganizationLimits({ db, defaults: limits, log }));
   await ownLimits.start();
   const limitsOf = ownLimits.of;
   const credit = new Credit({ db, clock, welcomeCents: creditCents });
   const store = new SandboxStore(db);
-  const registries = openRegistries(base);
-  const imageUses = new ImageUses(db, log);
-  const fleetImages = new FleetImages(runners);
-  const isOwned = (id: string): Promise<boolean> => base.claims.isOwned(id);
-  const ofImages = { db, audit: organizationAudit, fleet: fleetImages, isOwned, clock, log };
-  const builtImages = new BuiltImages(ofImages);
+  const { fleetImages, ...images } = openImages(base);
+  const { registries, imageUses, builtImages } = images;
   const family = new FamilyStore(db);
   const { audit, auditStore, teamSecrets, archive } = openAudit(base, stack);
   const { named, ...egress } = openEgress(base, { audit, find: (id) => drivers.find(id) }, stack);
@@ -128,25 +124,13 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
   const onEnded = (): void => archive.wake();
   const noteStart: NoteStart = (note) => metrics.starts.note(note);
   const ofDisks = { disks: disks.sandboxDisks };
-  const { id: control } = base.ownership;
-  const captureObjects = new CaptureObjectStore(db);
-  const moving = {
-    control,
-    beforeAdopt: () => watch.load(),
-    places: new ResumePlaces({
-      runners,
-      captureObjects,
-      findElsewhere: (shape) => base.claims.findRoomElsewhere(shape),
-      isShared: base.connect !== undefined,
-    }),
-  };
+  const moving = prepareMoves(base, watch);
   const drivers = stack.use(
     new LiveDrivers({ ...driverParts, ...followCommands(watch), ...ofDisks, ...moving, onEnded, noteStart }),
   );
-  const images = { registries, imageUses, builtImages };
   const used = { ...images, family, credit, grants, audit, environments, disks: disks.sandboxDisks };
-  const left = new LeftSandboxes({ drivers, runners, claims: base.claims, store, control });
-  const placing = { claims: base.claims, captureObjects, left };
+  const left = new LeftSandboxes({ ...common, ...moving, drivers });
+  const placing = { ...moving, left };
   const sandboxes = new Sandboxes({ ...common, ...used, ...placing, drivers, region });
   const commands = new Commands({ ...commandParts, sandboxes, environments });
   const { snapshots, captures } = openSnapshots(base, { audit, store, environments, limitsOf });
@@ -172,6 +156,37 @@ export async function startSandboxes(base: SandboxesBase, stack: AsyncDisposable
     budgets,
     limitsOf,
   };
+}
+
+interface Images {
+  fleetImages: FleetImages;
+  registries: Registries;
+  imageUses: ImageUses;
+  builtImages: BuiltImages;
+}
+
+function openImages(base: SandboxesBase): Images {
+  const { db, claims, runners, organizationAudit: audit, clock, log } = base;
+  const fleetImages = new FleetImages(runners);
+  const isOwned = (id: string): Promise<boolean> => claims.isOwned(id);
+  return {
+    fleetImages,
+    registries: openRegistries(base),
+    imageUses: new ImageUses(db, log),
+    builtImages: new BuiltImages({ db, audit, fleet: fleetImages, isOwned, clock, log }),
+  };
+}
+
+/** Hibernated sandboxes may change their runner, and their control. */
+function prepareMoves(
+  { db, runners, claims, connect, ownership: { id: control } }: SandboxesBase,
+  watch: CommandWatch,
+) {
+  const captureObjects = new CaptureObjectStore(db);
+  const findElsewhere: FindElsewhere = (shape) => claims.findRoomElsewhere(shape);
+  const isShared = connect !== undefined;
+  const places = new ResumePlaces({ runners, captureObjects, findElsewhere, isShared });
+  return { control, claims, captureObjects, places, beforeAdopt: () => watch.load() };
 }
 
 /** Tells the watch of commands what becomes of each sandbox. */

@@ -80,7 +80,7 @@ async function expireLeases(harness: ControlHarness): Promise<void> {
 
 test('its own runner comes first; a full one makes room for another, which has the sandbox from then on', async () => {
   await using machines = await startMachines();
-  const { harness, here, joined, there, id } = machines;
+  const { harness, here, there, id } = machines;
   await hibernateStored(harness, { id });
   assert.equal((await resume(harness, id)).status, 200);
   assert.deepEqual([here.vms.has(id), there.vms.has(id)], [false, true]);
@@ -144,7 +144,7 @@ test('a copy that is only at a runner that is away: the error names the runner, 
 
 test('a drained runner hibernates, and a request wakes the sandbox at another one', async () => {
   await using machines = await startMachines({}, { auto_hibernate: true });
-  const { harness, here, joined, there, id } = machines;
+  const { harness, here, there, id } = machines;
   await setRunner(harness, there.id, { cordoned_at: Date.now(), drain_until: Date.now() + 60_000 });
   await harness.waitForRecord(id, ({ status }) => status === 'hibernated');
   // Not stored yet: it must wake where it is.

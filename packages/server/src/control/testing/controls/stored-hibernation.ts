@@ -3,7 +3,7 @@ import type { SandboxRecord } from '@coppice/contract';
 import type { ControlHarness } from '../control-harness.ts';
 
 /** Notes in SQL that the capture of a hibernated sandbox is in the object store. */
-export async function noteStored(harness: ControlHarness, id: string): Promise<string> {
+async function noteStored(harness: ControlHarness, id: string): Promise<string> {
   await using db = harness.openDatabase();
   const row = await db
     .selectFrom('sandboxes')
