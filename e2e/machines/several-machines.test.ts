@@ -81,6 +81,7 @@ describe('two controls and two runners', { concurrency: false }, () => {
 
   it('a runner that is killed and started again still has its sandbox, with its processes', async () => {
     const [runner] = cluster.runners;
+    assert.ok(runner);
     for (const sandbox of sandboxes) await sandbox.exec('sleep 1000 & echo $! > /root/pid');
     await runner.kill();
     runner.start();

@@ -1,4 +1,4 @@
-/** A real S3 server for tests: versitygw over a temporary directory, on loopback. */
+/** A real S3 server for tests: versitygw over a temporary directory, on loopback or in a network namespace. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -21,6 +21,10 @@ export interface ObjectServerOptions {
   tls?: MadeCertificate;
   /** Domain below which buckets are host names. */
   virtualDomain?: string;
+  /** Default: 127.0.0.1. */
+  address?: string;
+  /** Command that runs its arguments where that address is, under its own process id. */
+  inside?: readonly string[];
 }
 
 export class ObjectServer implements AsyncDisposable {
@@ -46,7 +50,7 @@ export class ObjectServer implements AsyncDisposable {
   }
 
   get endpoint(): string {
-    return `${this.#options.tls === undefined ? 'http' : 'https'}://127.0.0.1:${this.port}`;
+    return `${this.#options.tls === undefined ? 'http' : 'https'}://${this.#address}:${this.port}`;
   }
 
   /** Directory of the bucket: each object is a file with its key as the name. */
@@ -78,7 +82,8 @@ export class ObjectServer implements AsyncDisposable {
     const program = process.env['COPPICE_TEST_OBJECT_SERVER'];
     if (program === undefined)
       throw new Error('COPPICE_TEST_OBJECT_SERVER is unset; run this through npm test');
-    const child = spawn(program, this.#buildArguments(), {
+    const [command = '', ...args] = [...(this.#options.inside ?? []), program, ...this.#buildArguments()];
+    const child = spawn(command, args, {
       stdio: 'ignore',
       env: { ...process.env, ROOT_ACCESS_KEY: ACCESS_KEY, ROOT_SECRET_KEY: SECRET_KEY },
     });
@@ -105,11 +110,15 @@ export class ObjectServer implements AsyncDisposable {
     rmSync(this.#directory, { recursive: true, force: true });
   }
 
+  get #address(): string {
+    return this.#options.address ?? '127.0.0.1';
+  }
+
   #buildArguments(): string[] {
     const { tls, virtualDomain } = this.#options;
     return [
       '--port',
-      `127.0.0.1:${this.port}`,
+      `${this.#address}:${this.port}`,
       '--quiet',
       ...(tls === undefined ? [] : ['--cert', tls.certPath, '--key', tls.keyPath]),
       ...(virtualDomain === undefined ? [] : ['--virtual-domain', virtualDomain]),
@@ -120,7 +129,7 @@ export class ObjectServer implements AsyncDisposable {
 
   async #isListening(child: ChildProcess): Promise<true | undefined> {
     if (child.exitCode !== null) throw new Error(`versitygw ended with ${child.exitCode}`);
-    const socket = connect(this.port, '127.0.0.1');
+    const socket = connect(this.port, this.#address);
     const opened = once(socket, 'connect').then(
       () => true as const,
       () => undefined,
