@@ -1,0 +1,147 @@
+/**
+ * Two controls, three runners, PostgreSQL and an S3 server in network namespaces. Each operation on sandboxes is held at a named
+ * step, and there a machine or the network fails. After the repair each repeated request is served once, no sandbox is lost, and
+ * SQL, rosters, processes, objects, audit logs and bills agree.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { sql } from 'kysely';
+import type { Answer } from '../fixtures/api/api.ts';
+import { Holds } from '../fixtures/faults/holds.ts';
+import { isPassing } from '../fixtures/faults/kill-groups.ts';
+import { callThrough, insistThrough } from '../fixtures/machines/cluster-api.ts';
+import { ClusterChecker } from '../fixtures/machines/cluster-state.ts';
+import { findContradictions } from '../fixtures/machines/checker.ts';
+import { Cluster, type Machine } from '../fixtures/machines/cluster.ts';
+import { describeCase, FAULT_CASES, type FaultCase } from '../fixtures/machines/fault-cases.ts';
+import {
+  OPERATION_STEPS,
+  Operations,
+  type Operation,
+  type OperationName,
+} from '../fixtures/machines/fault-operations.ts';
+import { FAULTS, findOwner } from '../fixtures/machines/machine-faults.ts';
+import { logEnd } from '../fixtures/service/log-end.ts';
+
+const FINAL_ANSWER_MS = 60_000;
+const ORDER_MS = 60_000;
+
+interface Begun {
+  name: OperationName;
+  operation: Operation;
+  answer: Promise<Answer | undefined>;
+}
+
+describe('faults of several machines', { concurrency: false }, () => {
+  const made = new AsyncDisposableStack();
+  let holds: Holds;
+  let cluster: Cluster;
+  let checker: ClusterChecker;
+  let operations: Operations;
+
+  before(async () => {
+    holds = made.use(new Holds());
+    const env = { COPPICE_FAULT_DIR: holds.directory };
+    cluster = made.use(await Cluster.start({ runners: 3, hasNetwork: true, env }));
+    checker = made.use(new ClusterChecker(cluster));
+    operations = new Operations(cluster.controls);
+  });
+  after(async () => {
+    holds?.releaseAll();
+    await made.disposeAsync();
+  });
+
+  /** Sends the requests, and resolves when each is held at its step. Through both controls: some are forwarded. */
+  const holdAll = async (
+    { operations: names, column }: FaultCase,
+    controls: readonly [Machine, Machine],
+    held: DisposableStack,
+  ): Promise<Begun[]> => {
+    const prepared = [];
+    for (const name of names) prepared.push({ name, operation: await operations.begin(name) });
+    const begun: Begun[] = [];
+    for (const [index, { name, operation }] of prepared.entries()) {
+      const step = OPERATION_STEPS[name][column];
+      assert.ok(step !== undefined);
+      const hold = held.use(holds.hold(step));
+      const answer = callThrough(controls[index % 2 === 0 ? 0 : 1], operation.request);
+      begun.push({ name, operation, answer });
+      // Some steps come after the answer.
+      const early = answer.then((first) => {
+        if (first !== undefined && first.status < 300) return hold.reached();
+        throw new Error(`${name} did not reach ${step}: ${first?.status} ${first?.text}`);
+      });
+      await Promise.race([hold.reached(), early]);
+    }
+    return begun;
+  };
+
+  /** Resolves when the fault is repaired, and all requests are answered. */
+  const strike = async (faultCase: FaultCase): Promise<Begun[]> => {
+    const [owner, other] = await findOwner(cluster, checker.db);
+    using held = new DisposableStack();
+    const begun = await holdAll(faultCase, [owner, other], held);
+    const answered = Promise.all(begun.map(({ answer }) => answer));
+    const release = (): void => held.dispose();
+    await FAULTS[faultCase.fault]({ cluster, db: checker.db, owner, other, release, answered });
+    await answered;
+    return begun;
+  };
+
+  /** The client repeats the request as long as an answer says that it should, or none came. */
+  const settle = async ({ name, operation, answer }: Begun): Promise<string[]> => {
+    try {
+      const first = await answer;
+      const isFair = isPassing(first) || (first?.status ?? 0) < 300;
+      assert.ok(isFair, `the first answer: ${first?.status} ${first?.text}`);
+      await operation.verify(await insistThrough(cluster.controls, operation.request, FINAL_ANSWER_MS));
+      return [];
+    } catch (error) {
+      return [`${name}: ${String(error)}`];
+    }
+  };
+
+  const describeLogs = (): string =>
+    [...cluster.controls, ...cluster.runners].map(({ name, log }) => `${name}: ${logEnd(log)}`).join('\n');
+
+  for (const faultCase of FAULT_CASES)
+    it(describeCase(faultCase), async () => {
+      const wrong: string[] = [];
+      for (const begun of await strike(faultCase)) wrong.push(...(await settle(begun)));
+      assert.deepEqual(wrong, [], `${wrong.join('\n')}\n${describeLogs()}`);
+      await operations.assertSame();
+      await checker.assertInOrder(ORDER_MS);
+    });
+
+  it('the checker reads each place: what is changed in one of them contradicts the others', async () => {
+    const { db } = checker;
+    const { id } = await db
+      .selectFrom('sandboxes')
+      .select('id')
+      .where('status', '=', 'destroyed')
+      .executeTakeFirstOrThrow();
+    const now = Date.now();
+    const stored = { capture_id: 'snap-none', organization_id: 'o', runner_id: 'r' };
+    await db
+      .insertInto('capture_objects')
+      .values({ ...stored, created_at: now, stored_at: now })
+      .execute();
+    await sql`UPDATE sandboxes SET billed_ms = billed_ms + 1 WHERE id = ${id}`.execute(db);
+    const state = await checker.read();
+    await sql`UPDATE sandboxes SET billed_ms = billed_ms - 1 WHERE id = ${id}`.execute(db);
+    await db.deleteFrom('capture_objects').where('capture_id', '=', 'snap-none').execute();
+    const found = findContradictions(state).join('\n');
+    assert.match(found, /snap-none is stored by SQL, and the bucket has no manifest of it/u);
+    assert.match(found, new RegExp(`${id} is billed for \\d+ ms, its parts are \\d+ ms`, 'u'));
+    const running = state.sandboxes.filter(({ status }) => status === 'running').map((one) => one.id);
+    assert.ok(running.length > 0);
+    assert.deepEqual(new Set(state.runners.flatMap(({ processes }) => processes)), new Set(running));
+  });
+
+  it('nothing is left when the last sandbox is destroyed', async () => {
+    await operations.destroyAll();
+    const { runners } = await checker.assertInOrder(ORDER_MS, { isFinal: true });
+    for (const { id, vms, captures } of runners)
+      assert.deepEqual({ id, vms, captures }, { id, vms: [], captures: [] });
+  });
+});
