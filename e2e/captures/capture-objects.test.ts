@@ -20,7 +20,7 @@ import { Service } from '../fixtures/service/service.ts';
 const NOISE_MIB = 96;
 const TRANSFER_MS = 60_000;
 /** Two passes of the collector, and what is reconciled before each. */
-const COLLECTION_MS = 300_000;
+const COLLECTION_MS = 180_000;
 
 describe('captures in the object store', { concurrency: false }, () => {
   const made = new AsyncDisposableStack();
