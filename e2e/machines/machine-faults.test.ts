@@ -23,6 +23,8 @@ import {
 import { FAULTS, findOwner } from '../fixtures/machines/machine-faults.ts';
 import { logEnd } from '../fixtures/service/log-end.ts';
 
+/** As long as a run gives a file. */
+const SUITE_MS = 30 * 60_000;
 const FINAL_ANSWER_MS = 60_000;
 const ORDER_MS = 60_000;
 
@@ -32,7 +34,7 @@ interface Begun {
   answer: Promise<Answer | undefined>;
 }
 
-describe('faults of several machines', { concurrency: false }, () => {
+describe('faults of several machines', { concurrency: false, timeout: SUITE_MS }, () => {
   const made = new AsyncDisposableStack();
   let holds: Holds;
   let cluster: Cluster;
