@@ -6,6 +6,12 @@ import { DATABASE_NOW } from './database-time.ts';
 /** For this long requests wait for a control that takes a runner. After that they are sent to it all the same. */
 const TAKING_MS = 10_000;
 
+/** A runner that was heard within this time answers: owners note it every 10 s. */
+const HEARD_MS = 30_000;
+
+/** SQL for `runners`. */
+export const IS_ANSWERING = sql<boolean>`(runners.heard_at > ${DATABASE_NOW} - ${HEARD_MS}::bigint)`;
+
 /** A control that owns a runner and holds its lease. */
 export interface Owner {
   id: string;

@@ -102,6 +102,26 @@ test('a lease that cannot be renewed ends here before it ends in SQL', async () 
   await short[Symbol.asyncDispose]();
 });
 
+test('room at a runner of another control counts while that control hears of it', async () => {
+  await using own = await register();
+  await using other = await register();
+  await sql`UPDATE controls SET address = 'control.test:1' WHERE id = ${other.id}`.execute(db);
+  const claims = new RunnerClaims(db, other.id);
+  const [small, large] = [await addRunner(), await addRunner()];
+  for (const [id, memMiB] of [
+    [small, 1_000_000],
+    [large, 2_000_000],
+  ] as const) {
+    await claims.claim(id);
+    await claims.noteFree(id, { memMiB, vcpus: 8 });
+  }
+  const find = () =>
+    new RunnerClaims(db, own.id).findRoomElsewhere({ vcpus: 1, mem_mib: 500_000, disk_mib: 1 });
+  assert.equal(await find(), large);
+  await sql`UPDATE runners SET heard_at = heard_at - 60000 WHERE id = ${large}`.execute(db);
+  assert.equal(await find(), small);
+});
+
 test('each control learns within moments how many there are', async () => {
   await sql`DELETE FROM controls`.execute(db);
   await using first = await register();

@@ -5,10 +5,7 @@ import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 import type { Database } from '../db/database.ts';
 import { IS_LIVE_CONTROL } from './control-count.ts';
 import { DATABASE_NOW } from './database-time.ts';
-import { takingUntil } from './owners.ts';
-
-/** A runner of another control that was heard within this time answers: owners note it every 10 s. */
-const HEARD_MS = 30_000;
+import { IS_ANSWERING, takingUntil } from './owners.ts';
 
 export interface JoinedRunner {
   id: string;
@@ -194,7 +191,7 @@ export class RunnerClaims {
       .where(IS_LIVE_CONTROL)
       .where('revoked_at', 'is', null)
       .where('report', 'is not', null)
-      .where('heard_at', '>', sql<number>`${DATABASE_NOW} - ${HEARD_MS}::bigint`)
+      .where(IS_ANSWERING)
       .orderBy('mem_free_mib', 'desc')
       .limit(1)
       .executeTakeFirst();
@@ -214,7 +211,7 @@ export class RunnerClaims {
     return row !== undefined;
   }
 
-  /** Finds the runner of another control with the most room for a VM. Undefined if none has enough. */
+  /** Finds the runner of another control that answers, with the most room for a VM. Undefined if none has enough. */
   async findRoomElsewhere({ vcpus, mem_mib }: VmShape): Promise<string | undefined> {
     const row = await this.#db
       .selectFrom('runners')
@@ -223,7 +220,9 @@ export class RunnerClaims {
       .where('controls.id', '<>', this.#control)
       .where('controls.address', 'is not', null)
       .where(IS_LIVE_CONTROL)
+      .where('revoked_at', 'is', null)
       .where('cordoned_at', 'is', null)
+      .where(IS_ANSWERING)
       .where('mem_free_mib', '>=', mem_mib)
       .where('vcpus_free', '>=', vcpus)
       .orderBy('mem_free_mib', 'desc')

@@ -12,6 +12,7 @@ import { AppError } from '@coppice/contract';
 import { sql, type RawBuilder } from 'kysely';
 import type { Database } from '../../db/database.ts';
 import { isAliveSql } from '../../ownership/live-controls.ts';
+import { IS_ANSWERING } from '../../ownership/owners.ts';
 import { ROW_COLUMNS } from './row-columns.ts';
 import type { SandboxRow } from './sandbox-tables.ts';
 
@@ -76,7 +77,8 @@ function mayGet(move: Move): RawBuilder<boolean> {
   if (move.kind !== 'hand over') return isOwnedSql(move.to, move.control);
   return sql<boolean>`EXISTS (
     SELECT FROM runners
-    WHERE runners.id = ${move.to} AND revoked_at IS NULL AND owner <> ${move.control} AND ${isAliveSql('runners.owner')})`;
+    WHERE runners.id = ${move.to} AND revoked_at IS NULL AND owner <> ${move.control} AND ${IS_ANSWERING}
+      AND ${isAliveSql('runners.owner')})`;
 }
 
 /** A runner that has not answered yet has no epoch here. Its owner is found in SQL all the same. */
