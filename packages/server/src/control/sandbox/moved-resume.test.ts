@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
+import { sql } from 'kysely';
 import type { ControlLimits } from '../control-config.ts';
 import { prepareHarness, prepareOn, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 import { JoinedRunner } from '../testing/controls/joined-runner.ts';
@@ -200,6 +201,24 @@ test('while a resume may be under way at a runner, no other one begins it', asyn
   held.resolve();
   await harness.waitForRecord(id, ({ status }) => status === 'running');
   assert.deepEqual([here.vms.has(id), there.vms.has(id)], [false, true]);
+});
+
+test('a resume whose record could not be written is not begun at another runner', async () => {
+  await using machines = await startMachines();
+  const { harness, here, there, id } = machines;
+  await hibernateStored(harness, { id });
+  await using db = harness.openDatabase();
+  there.captures.onRestore = async () => {
+    // As by another process: the commit after it conflicts.
+    const version = sql<number>`version + 1`;
+    await db.updateTable('sandboxes').set({ version }).where('id', '=', id).execute();
+  };
+  assert.equal((await resume(harness, id)).status, 503);
+  assert.deepEqual([here.vms.has(id), there.vms.has(id)], [false, true]);
+  await harness.waitForRecord(id, ({ status }) => status === 'running');
+  assert.deepEqual([here.vms.has(id), there.vms.has(id)], [false, true]);
+  const { runner_id: at, is_resuming: isMarked } = await readPlace(harness, id);
+  assert.deepEqual([at, isMarked], [there.id, false]);
 });
 
 test('a control that is killed while a sandbox resumes at another runner leaves it running there, or hibernated', async () => {

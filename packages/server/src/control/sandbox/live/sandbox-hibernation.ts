@@ -103,6 +103,7 @@ export class SandboxHibernation {
           buildHibernated(this.#live.row, capture, this.#live.now),
           buildHibernatedNotes(this.#live.row, capture),
         );
+        this.#mayRun = false;
       });
     } catch (error) {
       await this.#settleFailed(error);
@@ -152,27 +153,34 @@ export class SandboxHibernation {
     for (;;) {
       const placing = { row: this.#live.row, home: this.#home(), failures, isPinned: this.#isPinned };
       const place = await this.#places.find(placing);
-      if (typeof place === 'string') return this.#handOver(place);
+      if (typeof place === 'string') return this.#handOver(place, [...failures.values()].at(-1));
       using _ = place;
       const { runner } = place;
       try {
         return await this.#resumeAt(runner, { isFresh, isFirst: !placing.isPinned });
       } catch (error) {
+        const { status } = this.#live.row;
+        // Only the answer to the commit was lost.
+        if (status === 'running') return;
         failures.set(runner.id, await this.#places.explain({ ...placing, home: runner }, error));
-        if (this.#isPinned || !isTriedElsewhere(error)) throw failures.get(runner.id);
+        if (status !== 'hibernated' || this.#isPinned || !isTriedElsewhere(error))
+          throw failures.get(runner.id);
       }
     }
   }
 
-  /** Gives the sandbox to a runner of another control. Throws an {@link ElsewhereError}. */
-  async #handOver(runnerId: string): Promise<never> {
+  /**
+   * Gives the sandbox to a runner of another control. Throws an {@link ElsewhereError}. `failure`: why no runner here resumed it. It is
+   * the answer to a request that was forwarded: controls whose runners all refuse must not give the sandbox to each other.
+   */
+  async #handOver(runnerId: string, failure: unknown): Promise<never> {
     await this.#disks.waitUntilDetached(this.#live.row.id);
     await this.#live.inTurn(() =>
       this.#live.commitBy((row) => this.#moves.handOver(row, { from: this.#home(), to: runnerId })),
     );
     // Finds out that the sandbox is not of this control any more.
     await this.#live.settle();
-    throw new ElsewhereError(runnerId);
+    throw new ElsewhereError(runnerId, failure instanceof AppError ? failure : undefined);
   }
 
   /** Reserves the resume at a runner, to which the sandbox belongs from then on. */
@@ -193,12 +201,14 @@ export class SandboxHibernation {
   ): Promise<void> {
     await this.#reserve(runner);
     await enterRecordStep('record.resume');
+    let isRestored = false;
     try {
       const taken = await this.#disks.reattach(this.#live.row, { isFresh });
       const grants = await this.#grants.open(this.#live.row);
       const mayRun = this.#mayRun;
       this.#mayRun = true;
       const vm = await timeStart('resume', () => this.#restore(grants, taken?.workspace), this.#noteStart);
+      isRestored = true;
       if (mayRun) await this.#egress.send(grants);
       await enterRecordStep('record.resumed');
       await this.#live.inTurn(() =>
@@ -209,17 +219,20 @@ export class SandboxHibernation {
     } catch (error) {
       await this.#disks.giveBack(this.#live.row);
       // If this fails, too, the sandbox counts until its next resume or end.
-      await this.#giveUp(error, isFirst).catch(() => undefined);
+      await this.#giveUp(isRestored || mayHaveBegun(error, isFirst)).catch(() => undefined);
       throw this.#disks.explainResume(this.#live.row, error);
     }
   }
 
-  /** A VM that may run, as the runner gave no answer, holds what it was given. */
-  async #giveUp(error: unknown, isFirst: boolean): Promise<void> {
-    if (mayHaveBegun(error, isFirst)) return;
+  /** A VM that runs, or may run as the runner gave no answer, holds what it was given: the reconciler resolves it. */
+  async #giveUp(mayRun: boolean): Promise<void> {
     await this.#live.inTurn(async () => {
       const { status, is_resuming } = this.#live.row;
-      if (status !== 'hibernated') return;
+      if (status === 'running') {
+        this.#mayRun = false;
+        this.#egress.doubt();
+      }
+      if (status !== 'hibernated' || mayRun) return;
       if (is_resuming) await this.#live.commit({ is_resuming: false });
       this.#mayRun = false;
     });
