@@ -201,14 +201,15 @@ export class SandboxHibernation {
   ): Promise<void> {
     await this.#reserve(runner);
     await enterRecordStep('record.resume');
-    let isRestored = false;
+    let step: 'before' | 'asked' | 'restored' = 'before';
     try {
       const taken = await this.#disks.reattach(this.#live.row, { isFresh });
       const grants = await this.#grants.open(this.#live.row);
       const mayRun = this.#mayRun;
       this.#mayRun = true;
+      step = 'asked';
       const vm = await timeStart('resume', () => this.#restore(grants, taken?.workspace), this.#noteStart);
-      isRestored = true;
+      step = 'restored';
       if (mayRun) await this.#egress.send(grants);
       await enterRecordStep('record.resumed');
       await this.#live.inTurn(() =>
@@ -219,7 +220,8 @@ export class SandboxHibernation {
     } catch (error) {
       await this.#disks.giveBack(this.#live.row);
       // If this fails, too, the sandbox counts until its next resume or end.
-      await this.#giveUp(isRestored || mayHaveBegun(error, isFirst)).catch(() => undefined);
+      const mayRun = step === 'asked' ? mayHaveBegun(error, isFirst) : step === 'restored' || !isFirst;
+      await this.#giveUp(mayRun).catch(() => undefined);
       throw this.#disks.explainResume(this.#live.row, error);
     }
   }
@@ -273,8 +275,12 @@ export class SandboxHibernation {
   }
 }
 
-/** Whether a runner may have begun a resume that ended with this error: `unavailable` is no answer, too, but nothing was begun. */
+/**
+ * Whether a runner that was asked may have begun a resume that ended with this error: `unavailable` is no answer, too, but nothing was
+ * begun, and a runner that failed itself may have done anything.
+ */
 function mayHaveBegun(error: unknown, isFirst: boolean): boolean {
+  if (!(error instanceof AppError) || error.code === 'internal') return true;
   if (!isUnanswered(error)) return false;
   return !isFirst || error.code === 'outcome_unknown';
 }
