@@ -137,3 +137,17 @@ test('a body that was begun is not sent again', async () => {
   assert.match(await answer, /^HTTP\/1.1 503 /u);
   assert.equal(attempts, 1);
 });
+
+test('two owners that name each other are asked a few times a second', async () => {
+  let attempts = 0;
+  let isSettled = false;
+  serve = (_request, response) => {
+    if (isSettled) response.end('stored');
+    else refuse(response, `runner-${(attempts += 1) % 2 === 0 ? 'a' : 'b'}`);
+  };
+  const { answer } = await send('content-length: 0');
+  await delay(1_000);
+  isSettled = true;
+  assert.match(await answer, /^HTTP\/1.1 200 /u);
+  assert.ok(attempts >= 4 && attempts <= 10, `${attempts} attempts`);
+});

@@ -24,6 +24,8 @@ import { buildForwardedHead, hasBody, readLimits } from './forwarded-head.ts';
 import { OwnerLookup, type FindOwner } from './owner-lookup.ts';
 
 const OWNER_PATIENCE_MS = 20_000;
+/** Of a sandbox that is moved while a request follows it. Two controls that name each other must not be asked without end. */
+const MAX_MOVES_AT_ONCE = 3;
 const CONNECT_DEADLINE_MS = 5_000;
 /** Shorter than the other control keeps a connection that is not used. */
 const AGENT_IDLE_MS = 30_000;
@@ -106,6 +108,7 @@ export class RequestForwarder implements Disposable {
     const { text } = forwarded;
     const { raw } = forwarded.request;
     let at = forwarded.runnerId;
+    let moves = 0;
     const end = performance.now() + OWNER_PATIENCE_MS;
     while (performance.now() < end && !raw.socket.destroyed) {
       const owner = await this.#owners.look(at);
@@ -113,8 +116,9 @@ export class RequestForwarder implements Disposable {
       const outcome = owner && (await this.#attempt(owner, { ...forwarded, runnerId: at }));
       if (outcome === 'done') return;
       // The sandbox has been moved to another runner meanwhile. An older control does not name the runner.
-      if (outcome?.at.startsWith('runner-') === true && outcome.at !== at) at = outcome.at;
-      else await this.#owners.pause();
+      const isMoved = outcome?.at.startsWith('runner-') === true && outcome.at !== at;
+      if (isMoved) at = outcome.at;
+      if (!isMoved || (moves += 1) > MAX_MOVES_AT_ONCE) await this.#owners.pause();
     }
     throw new AppError('unavailable', `no control has the runner ${at} of the sandbox yet; try again`);
   }
