@@ -15,7 +15,7 @@ import { checkDiskQuota } from './disk-quota.ts';
 import type { DiskStore, NamedDiskRow } from './disk-store.ts';
 import { addressOf, type DiskWork } from './disk-work.ts';
 import type { Detaching, Detachments } from './detachments.ts';
-import { findDetachingOf, takeAgain } from './held-disk.ts';
+import { findDetachingOf, findHolderRunner, takeAgain } from './held-disk.ts';
 import { enterDiskStep } from './steps.ts';
 
 /** The columns of a sandbox that name its disk. */
@@ -90,7 +90,10 @@ export class SandboxDisks {
       });
   }
 
-  /** Takes a new disk, which is forked from a snapshot of a disk. */
+  /**
+   * Takes a new disk, which is forked from a snapshot of a disk. Throws an ElsewhereError if another control has the
+   * runner for it.
+   */
   async planFork(
     owner: Owner,
     {
@@ -111,6 +114,7 @@ export class SandboxDisks {
     const taken = await this.#work.snapshots.find(disk.id, snapshot);
     if (taken?.status !== 'ready' || taken.version === null)
       throw noSnapshot(from, snapshot, 'disk_snapshot');
+    await this.#work.assertHere(disk);
     const { id, durability } = disk;
     return this.#planForks({
       owner,
@@ -121,12 +125,13 @@ export class SandboxDisks {
     });
   }
 
-  /** Takes a new disk for a sandbox from a snapshot, forked from the disk of that moment. */
-  planRestore(
+  /** Like {@link planFork}, for a sandbox from a snapshot: forked from the disk of that moment. */
+  async planRestore(
     owner: Owner,
     sandboxId: string,
     { source, name }: { source: Source & { version: number }; name: string | undefined },
-  ): TakeDisks {
+  ): Promise<TakeDisks> {
+    await this.#work.assertHere({ id: source.id, organization_id: owner.organizationId });
     const names = name === undefined ? undefined : [name];
     return this.#planForks({ owner, sandboxIds: [sandboxId], source, names, field: 'disk' });
   }
@@ -247,6 +252,11 @@ export class SandboxDisks {
   /** Returns undefined if the disk was deleted. */
   findSource(diskId: string): Promise<NamedDiskRow | undefined> {
     return this.#work.store.findById(diskId);
+  }
+
+  /** Returns whether a sandbox has the disk, or has ended and not given it back yet. */
+  async isHeld(diskId: string): Promise<boolean> {
+    return (await findHolderRunner(this.#work.parts.db, diskId)) !== undefined;
   }
 
   async #findOf({ disk_id, disk_name }: SandboxWithDisk): Promise<NamedDiskRow | undefined> {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { EgressNote } from '../../lib/protocol/egress-protocol.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
+import { TwoControls } from '../testing/controls/two-controls.ts';
 import { verifyLog } from '../testing/verify-log.ts';
 
 let harness: ControlHarness;
@@ -134,6 +135,18 @@ test('a note after the end, or of an unknown sandbox, is dropped with a line in 
   harness.runner.note(`run${'0'.repeat(20)}`, blocked(1));
   await acknowledged();
   assert.equal((await listEntries(id)).length, count);
-  const lines = harness.logLines.filter((line) => line.includes('came too late for its audit log'));
-  assert.equal(lines.length, 2);
+  const countLines = (text: string) => harness.logLines.filter((line) => line.includes(text)).length;
+  assert.equal(countLines('came too late for its audit log'), 1);
+  assert.equal(countLines('about a sandbox that it does not have'), 1);
+});
+
+test('a note of a runner about a sandbox of another control is acknowledged and not written', async () => {
+  await using both = await TwoControls.start();
+  const { id } = await both.one.create();
+  const own = await both.other.create();
+  both.other.runner.note(id, blocked(1));
+  both.other.runner.note(own.id, blocked(2));
+  await waitFor('the acknowledgement', () => both.other.runner.notes.size === 0);
+  assert.equal(await verifyLog(both.one, id), 1);
+  assert.equal(await verifyLog(both.other, own.id), 2);
 });

@@ -5,7 +5,7 @@
  *
  * Each note is written exactly once. The runner sends it until it is acknowledged. The sandbox's cursor is the last
  * event in its log, for each generation of the runner's spool, as each generation numbers its events anew. Notes for a
- * closed log are dropped. So an end waits until the runner has sent everything before it: the event of the end comes
+ * closed log are dropped, and so are those of a runner that, by SQL, does not have the sandbox. So an end waits until the runner has sent everything before it: the event of the end comes
  * last.
  */
 import { AppError } from '@coppice/contract';
@@ -30,6 +30,8 @@ export interface NoteEvent extends EventPlace {
 
 interface Waiting {
   event: NoteEvent;
+  /** The runner that sent it. */
+  from: string;
   resolve: () => void;
   reject: (error: unknown) => void;
 }
@@ -56,12 +58,15 @@ export class EgressNotes {
     this.#parts = parts;
   }
 
-  /** Resolves when the note is in the log, or never will be. `begun` resolves when the log has its first entry. */
-  take(event: NoteEvent, begun: Promise<void>): Promise<void> {
+  /**
+   * Resolves when the note of this runner is in the log, or never will be. `begun` resolves when the log has its first
+   * entry.
+   */
+  take(event: NoteEvent, from: string, begun: Promise<void>): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const line = this.#lines.get(event.vm_id) ?? { waiting: [], work: undefined };
     this.#lines.set(event.vm_id, line);
-    line.waiting.push({ event, resolve, reject });
+    line.waiting.push({ event, from, resolve, reject });
     line.work ??= this.#writeAll(event.vm_id, line, begun);
     return promise;
   }
@@ -111,13 +116,19 @@ export class EgressNotes {
   async #write(id: string, batch: readonly Waiting[]): Promise<void> {
     const [first] = batch;
     if (first === undefined) return;
-    const written = await this.#findCursor(id, first.event.generation);
+    const { from: runnerId } = first;
+    const written = await this.#findCursor(id, runnerId, first.event.generation);
+    if (written === undefined) {
+      const of = { runner_id: runnerId, sandbox_id: id, notes: batch.length };
+      this.#parts.log.warn(of, 'notes of a runner about a sandbox that it does not have are ignored');
+      return;
+    }
     const events = batch.map(({ event }) => event).filter(({ seq }) => seq > written);
     const last = events.at(-1);
     if (last === undefined) return;
     try {
       await this.#parts.audit.commit(id, events.map(buildNote), (transaction) =>
-        moveCursor(transaction, { id, from: written, to: last }),
+        moveCursor(transaction, { id, runnerId, from: written, to: last }),
       );
     } catch (error) {
       if (!isClosed(error)) throw error;
@@ -128,14 +139,18 @@ export class EgressNotes {
     }
   }
 
-  async #findCursor(id: string, generation: string): Promise<number> {
+  /** Returns undefined if the runner does not have the sandbox. */
+  async #findCursor(id: string, runnerId: string, generation: string): Promise<number | undefined> {
     const rows = await this.#parts.db
-      .selectFrom('egress_cursors')
+      .selectFrom('sandboxes')
+      .leftJoin('egress_cursors', 'sandbox_id', 'sandboxes.id')
       .select(['generation', 'seq'])
-      .where('sandbox_id', '=', id)
+      .where('sandboxes.id', '=', id)
+      .where('runner_id', '=', runnerId)
       .execute();
+    if (rows.length === 0) return undefined;
     const row = rows.find((each) => each.generation === generation);
-    if (row === undefined && rows.length > 0)
+    if (row === undefined && rows.some((each) => each.generation !== null))
       this.#parts.log.warn(
         { sandbox_id: id, generation },
         "the runner's event spool was lost and begins anew: notes of the sandbox that it had not sent are missing",
@@ -144,22 +159,31 @@ export class EgressNotes {
   }
 }
 
-/** Takes the first waiting notes, all of one generation. */
+/** Takes the first waiting notes, all of one generation of one runner. */
 function takeBatch(waiting: Waiting[]): Waiting[] {
-  const generation = waiting[0]?.event.generation;
-  const other = waiting.findIndex(({ event }) => event.generation !== generation);
+  const [first] = waiting;
+  const other = waiting.findIndex(
+    ({ event, from }) => event.generation !== first?.event.generation || from !== first.from,
+  );
   return waiting.splice(0, Math.min(MAX_BATCH, other === -1 ? waiting.length : other));
 }
 
 /**
- * Throws unless the cursor is at `from`. Otherwise a statement whose answer was lost has written the entries already.
+ * Throws unless the runner has the sandbox and the cursor is at `from`. Otherwise a statement whose answer was lost has
+ * written the entries already, or the sandbox has been moved meanwhile.
  */
 async function moveCursor(
   transaction: Database,
-  { id, from, to: { generation, seq } }: { id: string; from: number; to: EventPlace },
+  {
+    id,
+    runnerId,
+    from,
+    to: { generation, seq },
+  }: { id: string; runnerId: string; from: number; to: EventPlace },
 ): Promise<void> {
   const { rows } = await sql`
-    INSERT INTO egress_cursors (sandbox_id, generation, seq) VALUES (${id}, ${generation}, ${seq})
+    INSERT INTO egress_cursors (sandbox_id, generation, seq)
+    SELECT id, ${generation}, ${seq} FROM sandboxes WHERE id = ${id} AND runner_id = ${runnerId}
     ON CONFLICT (sandbox_id, generation) DO UPDATE SET seq = excluded.seq WHERE egress_cursors.seq = ${from}
     RETURNING seq`.execute(transaction);
   if (rows.length === 0)

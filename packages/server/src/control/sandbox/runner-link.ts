@@ -197,7 +197,8 @@ export class RunnerLink implements AsyncDisposable {
     const id = event.type === 'vm_ended' ? event.end.id : event.vm_id;
     const driver = drivers.find(id);
     if (driver !== undefined && driver.row.runner_id !== runner.id) return this.#ignore(event.type, id);
-    if (event.type === 'egress_note') return notes.take(event, driver?.live.begun ?? Promise.resolve());
+    if (event.type === 'egress_note')
+      return notes.take(event, runner.id, driver?.live.begun ?? Promise.resolve());
     await notes.noteEnd(id, { hasBegun: driver?.row.status !== 'creating' });
     await driver?.handleEnd(event.end);
     notes.forgetEnd(id);

@@ -196,8 +196,8 @@ export class Sandboxes {
     await enterRecordStep('record.insert');
     await this.#parts.credit.require(snapshot.organization_id);
     await this.#drivers.checkQuota(snapshot.organization_id, [snapshot]);
-    using place = await this.#findPlace(id, snapshot);
     const takeDisks = await this.#planRestoredDisk({ id, snapshot, teamId, request });
+    using place = await this.#findPlace(id, snapshot);
     const { environments } = this.#parts;
     const env = request.env ?? environments.open(snapshot, snapshot.sealed_env);
     const sealedEnv = environments.seal({ ...snapshot, id }, env);
@@ -343,6 +343,9 @@ export class Sandboxes {
     const { runner_id: home } = snapshot;
     const isStored = await this.#parts.captureObjects.isStored(snapshot.id);
     const local = home === null ? undefined : this.#runners.find(home);
+    // A runner of this control has the disk to fork, so that no other control can restore it.
+    const isBound = snapshot.disk_id !== null && (await this.#parts.disks.isHeld(snapshot.disk_id));
+    if (!isStored && local === undefined && isBound) throw apart(snapshot);
     if (!isStored) return this.#runners.admit(id, snapshot, [local ?? this.#runners.get(home)]);
     try {
       if (local !== undefined) return await this.#runners.admit(id, snapshot, [local]);
@@ -350,7 +353,7 @@ export class Sandboxes {
       if (!(error instanceof AppError && isRefusal(error))) throw error;
     }
     // Its control restores it without fetching it first.
-    if (local === undefined && home !== null && (await this.#parts.claims.isOwned(home)))
+    if (!isBound && local === undefined && home !== null && (await this.#parts.claims.isOwned(home)))
       throw new ElsewhereError(home);
     return this.#runners.admit(id, snapshot);
   }
@@ -362,6 +365,11 @@ export class Sandboxes {
 
 function notFound(id: string): AppError {
   return new AppError('not_found', `there is no sandbox ${JSON.stringify(id.slice(0, 64))}`);
+}
+
+function apart({ runner_id: runner, disk_name: disk }: SnapshotRow): AppError {
+  const message = `the snapshot is only at the runner ${runner}, and the disk ${disk} is in use at another one`;
+  return new AppError('unavailable', `${message}; try again when the disk is free`);
 }
 
 function isSameShape(row: SandboxRow, snapshot: SnapshotRow): boolean {

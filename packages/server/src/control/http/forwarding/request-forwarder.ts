@@ -4,7 +4,8 @@
  *   client ─► this control: authenticated, counted; its sandbox is elsewhere ─► owner: answers as it does its own clients
  *
  * A control that owns nothing any more has a successor within its lease: the request waits for it, and is refused with
- * `unavailable` after a while. It is sent again only if none of it has been sent, or if the owner was still taking the runner.
+ * `unavailable` after a while. It is sent again only if none of it has been sent, or if the owner was still taking the runner
+ * and none of a body that is passed on as it arrives has been sent.
  */
 import { once } from 'node:events';
 import { Agent, request as sendRequest } from 'node:https';
@@ -23,6 +24,8 @@ import { buildForwardedHead, hasBody, readLimits } from './forwarded-head.ts';
 import { OwnerLookup, type FindOwner } from './owner-lookup.ts';
 
 const OWNER_PATIENCE_MS = 20_000;
+/** Of a sandbox that is moved while a request follows it. Two controls that name each other must not be asked without end. */
+const MAX_MOVES_AT_ONCE = 3;
 const CONNECT_DEADLINE_MS = 5_000;
 /** Shorter than the other control keeps a connection that is not used. */
 const AGENT_IDLE_MS = 30_000;
@@ -90,18 +93,32 @@ export class RequestForwarder implements Disposable {
   ): Promise<void> {
     const { raw } = request;
     const text = bodyTextOf(raw);
-    if (text === undefined && raw.readableDidRead)
-      throw new AppError('unavailable', 'the runner of the sandbox has another owner now; try again');
+    assertWhole(raw, text);
     const asked = { ...toExchange(request, reply), ownOrigin: false, added: readLimits(reply) };
-    let at = runnerId;
+    try {
+      await this.#insist({ runnerId, request, asked, text, over });
+    } catch (error) {
+      // A client that reads the answer only after it has written all gets it.
+      raw.resume();
+      throw error;
+    }
+  }
+
+  async #insist(forwarded: Forwarded): Promise<void> {
+    const { text } = forwarded;
+    const { raw } = forwarded.request;
+    let at = forwarded.runnerId;
+    let moves = 0;
     const end = performance.now() + OWNER_PATIENCE_MS;
     while (performance.now() < end && !raw.socket.destroyed) {
       const owner = await this.#owners.look(at);
-      const outcome = owner && (await this.#attempt(owner, { runnerId: at, request, asked, text, over }));
+      assertWhole(raw, text);
+      const outcome = owner && (await this.#attempt(owner, { ...forwarded, runnerId: at }));
       if (outcome === 'done') return;
       // The sandbox has been moved to another runner meanwhile. An older control does not name the runner.
-      if (outcome?.at.startsWith('runner-') === true && outcome.at !== at) at = outcome.at;
-      else await this.#owners.pause();
+      const isMoved = outcome?.at.startsWith('runner-') === true && outcome.at !== at;
+      if (isMoved) at = outcome.at;
+      if (!isMoved || (moves += 1) > MAX_MOVES_AT_ONCE) await this.#owners.pause();
     }
     throw new AppError('unavailable', `no control has the runner ${at} of the sandbox yet; try again`);
   }
@@ -124,9 +141,8 @@ export class RequestForwarder implements Disposable {
     );
     try {
       const onEndless = (): void => forwarded.over.addEventListener('abort', cutClient);
-      const answered = carry(upstream, forwarded, onEndless);
-      sendBody(upstream, forwarded);
-      return await answered;
+      const takeBack = sendBody(upstream, forwarded);
+      return await carry(upstream, forwarded, { takeBack, onEndless });
     } catch (error) {
       upstream.destroy();
       if (!response.headersSent && !response.destroyed) throw unanswered(error, request.raw.method);
@@ -173,27 +189,50 @@ async function isConnected(upstream: ClientRequest): Promise<boolean> {
   }
 }
 
-function sendBody(upstream: ClientRequest, { request: { raw }, text }: Forwarded): void {
+/** Sends the head and the body. Returns a function that takes the body back for another attempt, or returns false. */
+function sendBody(upstream: ClientRequest, { request: { raw }, text }: Forwarded): () => boolean {
   flushHead(upstream);
+  if (text === undefined && hasBody(raw) && !raw.readableEnded) return pipeBody(upstream, raw);
   if (text !== undefined) upstream.end(text);
-  else if (hasBody(raw)) {
-    raw.pipe(upstream, { end: false });
-    raw.once('end', () => {
-      if (addTrailers(upstream, raw.rawTrailers)) upstream.end();
-    });
-    // The rest of the body is read and dropped: a client that reads the answer only after it has written all gets it.
-    upstream.once('close', () => {
-      raw.unpipe(upstream);
-      raw.resume();
-    });
-  } else upstream.end();
+  else if (addTrailers(upstream, raw.rawTrailers)) upstream.end();
+  return () => true;
+}
+
+/** Passes a body on as it arrives. It can be taken back until the first byte of it has been read. */
+function pipeBody(upstream: ClientRequest, raw: IncomingMessage): () => boolean {
+  const finish = (): void => {
+    if (addTrailers(upstream, raw.rawTrailers)) upstream.end();
+  };
+  // The rest of the body is read and dropped: a client that reads the answer only after it has written all gets it.
+  const drop = (): void => {
+    raw.unpipe(upstream);
+    raw.resume();
+  };
+  raw.pipe(upstream, { end: false });
+  raw.once('end', finish);
+  upstream.once('close', drop);
+  return () => {
+    if (raw.readableDidRead) return false;
+    raw.unpipe(upstream);
+    raw.pause();
+    raw.off('end', finish);
+    upstream.off('close', drop);
+    upstream.destroy();
+    return true;
+  };
+}
+
+/** Throws `unavailable` if some of a body that is passed on as it arrives has been read. */
+function assertWhole(raw: IncomingMessage, text: string | undefined): void {
+  if (text === undefined && raw.readableDidRead)
+    throw new AppError('unavailable', 'the runner of the sandbox has another owner now; try again');
 }
 
 /** Passes the answer on. `onEndless` is called for one without an end of its own. */
 async function carry(
   upstream: ClientRequest,
-  { asked, text }: Pick<Forwarded, 'asked' | 'text'>,
-  onEndless: () => void,
+  { asked }: Pick<Forwarded, 'asked'>,
+  { takeBack, onEndless }: { takeBack: () => boolean; onEndless: () => void },
 ): Promise<Outcome> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   let isAnswered = false;
@@ -208,9 +247,8 @@ async function carry(
   upstream.once('response', (answer: IncomingMessage) => {
     isAnswered = true;
     const at = answer.headers[TAKING_OVER];
-    // A body that is passed on as it arrives cannot be sent twice.
-    const canRepeat = text !== undefined || !asked.request.readableDidRead;
-    if (typeof at === 'string' && canRepeat) {
+    // At once, before more of the body arrives.
+    if (typeof at === 'string' && takeBack()) {
       answer.resume();
       outcome = { at };
       return resolve();

@@ -8,6 +8,7 @@ import type { Grant } from '../../egress/grant.ts';
 import type { Grants } from '../../egress/grants.ts';
 import type { NewVm } from '../../placement/runner-client.ts';
 import type { SandboxRow } from '../record/sandbox-tables.ts';
+import { ElsewhereError } from '../../placement/elsewhere.ts';
 import { takenBack } from '../../placement/runner-error.ts';
 import { buildAttachedNotes, buildMounted } from '../record/disk-notes.ts';
 import { isForkId } from '../record/ids.ts';
@@ -99,7 +100,7 @@ export class SandboxBoot {
       return record;
     } catch (error) {
       this.#hasFailed = true;
-      throw error;
+      throw keptHere(error);
     } finally {
       this.#isUnderWay = false;
     }
@@ -161,6 +162,13 @@ export class SandboxBoot {
     await this.#live.commit(change, notes);
     return this.#live.record;
   }
+}
+
+/** Converts an error for which the request would be forwarded, and be carried out twice: its record exists. */
+function keptHere(error: unknown): unknown {
+  if (!(error instanceof ElsewhereError)) return error;
+  const message = 'a runner that the sandbox needs belongs to another control now; try again';
+  return new AppError('unavailable', message, { cause: error });
 }
 
 /** Builds the error for a sandbox that was destroyed by request, or lost its VM, before its start was committed. */
