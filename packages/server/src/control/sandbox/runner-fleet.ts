@@ -226,6 +226,9 @@ export class RunnerFleet implements AsyncDisposable {
     this.#busyUntil.delete(id);
     drivers.unload(id);
     await this.#drop(id);
+    this.#parts.runners.delete(id);
+    // Once more: an insert that was in doubt may have got a driver meanwhile.
+    drivers.unload(id);
     // Otherwise this control takes it again.
     if (!(await balance.give(id, heir))) return;
     this.counts.handedOver += 1;
