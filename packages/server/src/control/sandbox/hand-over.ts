@@ -29,14 +29,28 @@ export async function waitUntilQuiet(
   sandboxes: Sandboxes,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const end = performance.now() + PATIENCE_MS;
-  // Once before the first look: a request that has just found its driver is about to use it.
-  do {
+  const done = new AbortController();
+  const either = AbortSignal.any([signal, done.signal]);
+  // A commit may wait for an answer of the runner for much longer, so the wait for commits is bounded, too.
+  const late = delay(PATIENCE_MS, false, { signal: either });
+  try {
+    return await Promise.race([late, lookUntilQuiet(runner, sandboxes, either)]);
+  } finally {
+    done.abort();
+  }
+}
+
+async function lookUntilQuiet(
+  runner: OwnedRunner,
+  sandboxes: Sandboxes,
+  signal: AbortSignal,
+): Promise<boolean> {
+  for (;;) {
+    // Before the first look, too: a request that has just found its driver is about to use it.
     await delay(LOOK_EVERY_MS, undefined, { signal });
     await Promise.all(sandboxes().map(({ live }) => live.settle()));
     if (isQuiet(runner, sandboxes())) return true;
-  } while (performance.now() < end);
-  return false;
+  }
 }
 
 function isQuiet({ client }: OwnedRunner, sandboxes: readonly SandboxDriver[]): boolean {

@@ -1,0 +1,54 @@
+/** Which runner may get another owner, and when. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { OpenCalls } from '../placement/open-calls.ts';
+import type { RunnerClient } from '../placement/runner-client.ts';
+import { OwnedRunner } from '../runners/owned-runner.ts';
+import { ManualClock } from '../testing/manual-clock.ts';
+import { waitUntilQuiet } from './hand-over.ts';
+import type { SandboxDriver } from './live/sandbox-driver.ts';
+
+interface FakeSandbox {
+  row: { status: string };
+  isBusy: boolean;
+  live: { isInUse: boolean; settle: () => Promise<void> };
+}
+
+function makeRunner(id = 'runner-1'): OwnedRunner {
+  const client = { openCalls: new OpenCalls() } as RunnerClient;
+  const runner = new OwnedRunner(id, client, new ManualClock());
+  runner.isConnected = true;
+  return runner;
+}
+
+function makeSandbox(live: Partial<FakeSandbox['live']> = {}): SandboxDriver {
+  const sandbox: FakeSandbox = {
+    row: { status: 'running' },
+    isBusy: false,
+    live: { isInUse: false, settle: async () => undefined, ...live },
+  };
+  return sandbox as unknown as SandboxDriver;
+}
+
+const { signal } = new AbortController();
+const never = new Promise<void>(() => undefined);
+
+test('a runner is quiet once its commits are made, and not while one of them takes too long', async () => {
+  const committed = Promise.withResolvers<void>();
+  const sandboxes = [makeSandbox(), makeSandbox({ settle: () => committed.promise })];
+  const quiet = waitUntilQuiet(makeRunner(), () => sandboxes, signal);
+  committed.resolve();
+  assert.equal(await quiet, true);
+  const begunAt = performance.now();
+  const stuck = [makeSandbox({ settle: () => never })];
+  assert.equal(await waitUntilQuiet(makeRunner(), () => stuck, signal), false);
+  const tookMs = performance.now() - begunAt;
+  assert.ok(tookMs < 4_000, `${tookMs} ms`);
+});
+
+test('a control that stops does not wait for a commit', async () => {
+  const stop = new AbortController();
+  const quiet = waitUntilQuiet(makeRunner(), () => [makeSandbox({ settle: () => never })], stop.signal);
+  setTimeout(() => stop.abort(), 50);
+  await assert.rejects(quiet, { name: 'AbortError' });
+});
