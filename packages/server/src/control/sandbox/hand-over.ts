@@ -16,10 +16,17 @@ const LOOK_EVERY_MS = 25;
 
 type Sandboxes = () => readonly SandboxDriver[];
 
-/** Chooses the runner with the fewest open requests, unless one of them is longer than the patience here. */
-export function chooseToGive(runners: readonly OwnedRunner[]): OwnedRunner | undefined {
+/**
+ * Chooses the runner with the fewest open requests, unless one of them is longer than the patience here. A request that waits for
+ * the end of a command has no call to the runner open, but uses its sandbox.
+ */
+export function chooseToGive(
+  runners: readonly OwnedRunner[],
+  listAt: (runnerId: string) => readonly SandboxDriver[],
+): OwnedRunner | undefined {
   return runners
     .filter(({ isConnected, client: { openCalls } }) => isConnected && openCalls.longestMs < PATIENCE_MS)
+    .filter(({ id }) => listAt(id).every(({ live }) => live.inUseForMs < PATIENCE_MS))
     .toSorted((a, b) => a.client.openCalls.count - b.client.openCalls.count)[0];
 }
 

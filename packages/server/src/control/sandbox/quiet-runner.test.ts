@@ -5,13 +5,13 @@ import { OpenCalls } from '../placement/open-calls.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import { OwnedRunner } from '../runners/owned-runner.ts';
 import { ManualClock } from '../testing/manual-clock.ts';
-import { waitUntilQuiet } from './hand-over.ts';
+import { chooseToGive, waitUntilQuiet } from './hand-over.ts';
 import type { SandboxDriver } from './live/sandbox-driver.ts';
 
 interface FakeSandbox {
   row: { status: string };
   isBusy: boolean;
-  live: { isInUse: boolean; settle: () => Promise<void> };
+  live: { isInUse: boolean; inUseForMs: number; settle: () => Promise<void> };
 }
 
 function makeRunner(id = 'runner-1'): OwnedRunner {
@@ -25,13 +25,26 @@ function makeSandbox(live: Partial<FakeSandbox['live']> = {}): SandboxDriver {
   const sandbox: FakeSandbox = {
     row: { status: 'running' },
     isBusy: false,
-    live: { isInUse: false, settle: async () => undefined, ...live },
+    live: { isInUse: false, inUseForMs: 0, settle: async () => undefined, ...live },
   };
   return sandbox as unknown as SandboxDriver;
 }
 
 const { signal } = new AbortController();
 const never = new Promise<void>(() => undefined);
+
+test('a runner whose sandbox has been in use for longer than requests would wait is not chosen', () => {
+  const [waiting, free, busy] = [makeRunner('runner-1'), makeRunner('runner-2'), makeRunner('runner-3')];
+  busy.client.openCalls.begin();
+  const usedForMs = new Map([
+    [waiting.id, 3_001],
+    [busy.id, 2_000],
+  ]);
+  const listAt = (id: string) => [makeSandbox(), makeSandbox({ inUseForMs: usedForMs.get(id) ?? 0 })];
+  assert.equal(chooseToGive([waiting, free, busy], listAt), free);
+  assert.equal(chooseToGive([waiting, busy], listAt), busy);
+  assert.equal(chooseToGive([waiting], listAt), undefined);
+});
 
 test('a runner is quiet once its commits are made, and not while one of them takes too long', async () => {
   const committed = Promise.withResolvers<void>();

@@ -191,17 +191,16 @@ export class RunnerFleet implements AsyncDisposable {
 
   /** Gives a runner to a control that has fewer. */
   async #balance(): Promise<void> {
-    const { connect, balance, runners } = this.#parts;
+    const { connect, balance, runners, drivers } = this.#parts;
     if (connect === undefined || this.#members.size < 2 || performance.now() < this.#balanceAt) return;
     this.#balanceAt = performance.now() + HANDOVER_GAP_MS;
     const heir = await balance.findHeir();
     if (heir === undefined) return;
     const movable = new Set(await balance.listMovable());
-    const runner = chooseToGive(
-      runners
-        .list()
-        .filter(({ id }) => movable.has(id) && performance.now() >= (this.#busyUntil.get(id) ?? 0)),
-    );
+    const rested = runners
+      .list()
+      .filter(({ id }) => movable.has(id) && performance.now() >= (this.#busyUntil.get(id) ?? 0));
+    const runner = chooseToGive(rested, (id) => drivers.listAt(id));
     if (runner === undefined || !(await balance.reserve(runner.id, heir))) return;
     try {
       await this.#handOver(runner, heir);
