@@ -30,32 +30,37 @@ export function chooseToGive(
     .toSorted((a, b) => a.client.openCalls.count - b.client.openCalls.count)[0];
 }
 
-/** Resolves when nothing is under way, and commits that have begun are made. False if that takes too long. */
-export async function waitUntilQuiet(
-  runner: OwnedRunner,
-  sandboxes: Sandboxes,
-  signal: AbortSignal,
-): Promise<boolean> {
+interface Quieting {
+  runner: OwnedRunner;
+  sandboxes: Sandboxes;
+  /** Whether something without a request keeps the runner here. */
+  isKept: () => Promise<boolean>;
+}
+
+/** Resolves when nothing is under way, and commits that have begun are made. False if that takes too long, or it is kept. */
+export async function waitUntilQuiet(quieting: Quieting, signal: AbortSignal): Promise<boolean> {
   const done = new AbortController();
   const either = AbortSignal.any([signal, done.signal]);
   // A commit may wait for an answer of the runner for much longer, so the wait for commits is bounded, too.
   const late = delay(PATIENCE_MS, false, { signal: either });
   try {
-    return await Promise.race([late, lookUntilQuiet(runner, sandboxes, either)]);
+    return await Promise.race([late, lookUntilQuiet(quieting, either)]);
   } finally {
     done.abort();
   }
 }
 
 async function lookUntilQuiet(
-  runner: OwnedRunner,
-  sandboxes: Sandboxes,
+  { runner, sandboxes, isKept }: Quieting,
   signal: AbortSignal,
 ): Promise<boolean> {
   for (;;) {
     // Before the first look, too: a request that has just found its driver is about to use it.
     await delay(LOOK_EVERY_MS, undefined, { signal });
     await Promise.all(sandboxes().map(({ live }) => live.settle()));
+    if (!isQuiet(runner, sandboxes())) continue;
+    if (await isKept()) return false;
+    // What has begun meanwhile was not seen.
     if (isQuiet(runner, sandboxes())) return true;
   }
 }

@@ -30,7 +30,13 @@ function makeSandbox(live: Partial<FakeSandbox['live']> = {}): SandboxDriver {
   return sandbox as unknown as SandboxDriver;
 }
 
-const { signal } = new AbortController();
+function wait(
+  sandboxes: readonly SandboxDriver[],
+  { isKept = async () => false, signal = new AbortController().signal, runner = makeRunner() } = {},
+): Promise<boolean> {
+  return waitUntilQuiet({ runner, sandboxes: () => sandboxes, isKept }, signal);
+}
+
 const never = new Promise<void>(() => undefined);
 
 test('a runner whose sandbox has been in use for longer than requests would wait is not chosen', () => {
@@ -49,19 +55,34 @@ test('a runner whose sandbox has been in use for longer than requests would wait
 test('a runner is quiet once its commits are made, and not while one of them takes too long', async () => {
   const committed = Promise.withResolvers<void>();
   const sandboxes = [makeSandbox(), makeSandbox({ settle: () => committed.promise })];
-  const quiet = waitUntilQuiet(makeRunner(), () => sandboxes, signal);
+  const quiet = wait(sandboxes);
   committed.resolve();
   assert.equal(await quiet, true);
   const begunAt = performance.now();
   const stuck = [makeSandbox({ settle: () => never })];
-  assert.equal(await waitUntilQuiet(makeRunner(), () => stuck, signal), false);
+  assert.equal(await wait(stuck), false);
   const tookMs = performance.now() - begunAt;
   assert.ok(tookMs < 4_000, `${tookMs} ms`);
 });
 
 test('a control that stops does not wait for a commit', async () => {
   const stop = new AbortController();
-  const quiet = waitUntilQuiet(makeRunner(), () => [makeSandbox({ settle: () => never })], stop.signal);
+  const quiet = wait([makeSandbox({ settle: () => never })], { signal: stop.signal });
   setTimeout(() => stop.abort(), 50);
   await assert.rejects(quiet, { name: 'AbortError' });
+});
+
+test('a build that has begun keeps its runner at once, and a request that begins during that look counts', async () => {
+  const begunAt = performance.now();
+  assert.equal(await wait([makeSandbox()], { isKept: async () => true }), false);
+  assert.ok(performance.now() - begunAt < 2_000);
+  const runner = makeRunner();
+  let looks = 0;
+  const isKept = async (): Promise<boolean> => {
+    looks += 1;
+    if (looks === 1) setTimeout(runner.client.openCalls.begin(), 100);
+    return false;
+  };
+  assert.equal(await wait([makeSandbox()], { isKept, runner }), true);
+  assert.equal(looks, 2);
 });

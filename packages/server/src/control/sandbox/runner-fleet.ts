@@ -18,6 +18,7 @@ import { OwnedRunner } from '../runners/owned-runner.ts';
 import type { Runners } from '../runners/runners.ts';
 import type { Clock } from '../time/clock.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
+import type { SandboxDriver } from './live/sandbox-driver.ts';
 import { drainRunner } from './drain-runner.ts';
 import { chooseToGive, waitUntilQuiet } from './hand-over.ts';
 import type { LinkKind, RunnerLink } from './runner-link.ts';
@@ -217,7 +218,9 @@ export class RunnerFleet implements AsyncDisposable {
     // Other controls may have looked it up just before, and what they forward is served as before.
     await delay(FORWARDED_MS, undefined, { signal });
     runner.isLeaving = true;
-    if (!(await waitUntilQuiet(runner, () => drivers.listAt(id), signal))) {
+    const sandboxes = (): SandboxDriver[] => drivers.listAt(id);
+    const isKept = (): Promise<boolean> => balance.hasBuild(id);
+    if (!(await waitUntilQuiet({ runner, sandboxes, isKept }, signal))) {
       this.#busyUntil.set(id, performance.now() + BUSY_REST_MS);
       log.debug({ runner_id: id }, 'the runner is in use, and stays for now');
       return;
