@@ -4,7 +4,14 @@ import { after, before, test } from 'node:test';
 import { sql } from 'kysely';
 import { pino } from 'pino';
 import { newId } from '../../lib/new-id.ts';
+import { insertOrganization } from '../accounts/organizations/organization-store.ts';
+import { OrganizationAudit } from '../audit/organization/organization-audit.ts';
 import { openDatabase, type Database } from '../db/database.ts';
+import { BuildStore } from '../image-builds/build-store.ts';
+import { newBuildId } from '../image-builds/image-builds.ts';
+import { newSandboxId } from '../sandbox/record/ids.ts';
+import { SecretBox } from '../secrets/secret-box.ts';
+import { insertSandbox } from '../testing/sandbox-row.ts';
 import { makeMigratedDatabase } from '../testing/test-postgres.ts';
 import { ControlLease } from './control-lease.ts';
 import { DATABASE_NOW } from './database-time.ts';
@@ -56,6 +63,21 @@ const rest = (): Promise<unknown> => sql`UPDATE runners SET handed_at = handed_a
 async function clear(members: readonly Member[]): Promise<void> {
   for (const { lease } of members) await lease[Symbol.asyncDispose]();
   await db.deleteFrom('runners').execute();
+}
+
+/** Begins a build whose sandbox is at the runner. Returns its id. */
+async function beginBuild(runnerId: string): Promise<string> {
+  const owner = await db
+    .transaction()
+    .execute((transaction) => insertOrganization(transaction, { name: 'builds', region: 'us' }));
+  assert.ok(owner);
+  const of = { organization_id: owner.organizationId, team_id: owner.teamId };
+  const [id, sandboxId] = [newBuildId(), newSandboxId()];
+  await insertSandbox(db, { ...of, id: sandboxId, runner_id: runnerId });
+  const build = { name: 'built/app:1', base: 'node:22-slim', steps: 1, created_at: 1, team_only: false };
+  const store = new BuildStore(db, new OrganizationAudit(new SecretBox(Buffer.alloc(32, 1))));
+  assert.ok(await store.insert({ ...of, ...build, id, sandbox_id: sandboxId, control_id: null }, 1));
+  return id;
 }
 
 /** Hands one over, as a control does. */
@@ -148,5 +170,24 @@ test('a runner of a control’s own machine stays, and a control that has just s
   await db.updateTable('runners').set({ revoked_at: 1 }).where('id', '=', id).execute();
   assert.deepEqual(await from.balance.listMovable(), []);
   assert.equal(await from.balance.reserve(id, to.lease.id), false);
+  await clear([from, to]);
+});
+
+test('a runner where a build has begun is neither listed nor given, until the build ends', async () => {
+  const [from, to] = [await register(), await register()];
+  const [id = ''] = await addRunners(2, from);
+  const heir = to.lease.id;
+  assert.equal(await from.balance.hasBuild(id), false);
+  assert.equal(await from.balance.reserve(id, heir), true);
+  const build = await beginBuild(id);
+  assert.equal(await from.balance.hasBuild(id), true);
+  assert.equal(await from.balance.give(id, heir), false);
+  await rest();
+  assert.ok(!(await from.balance.listMovable()).includes(id));
+  await db.updateTable('image_builds').set({ ended_at: 1 }).where('id', '=', build).execute();
+  assert.ok((await from.balance.listMovable()).includes(id));
+  assert.equal(await from.balance.hasBuild(id), false);
+  assert.equal(await from.balance.give(id, heir), true);
+  await db.deleteFrom('image_builds').execute();
   await clear([from, to]);
 });

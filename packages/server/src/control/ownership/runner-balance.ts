@@ -18,6 +18,11 @@ export const HANDOVER_GAP_MS = 2_000;
 /** Between two handovers of the same runner. */
 const REST_MS = 60_000;
 
+/** SQL for `runners`: a build has steps without a request between them, which need its control. */
+const HAS_NO_BUILD = sql<boolean>`NOT EXISTS (
+  SELECT FROM image_builds JOIN sandboxes ON sandboxes.id = image_builds.sandbox_id
+  WHERE image_builds.ended_at IS NULL AND sandboxes.runner_id = runners.id)`;
+
 export interface RunnerBalanceOptions {
   /** Id of this control. */
   control: string;
@@ -48,9 +53,7 @@ export class RunnerBalance {
       .where('address', 'is not', null)
       .where('revoked_at', 'is', null)
       .where(sql<boolean>`coalesce(handed_at, 0) < ${DATABASE_NOW} - ${REST_MS}::bigint`)
-      .where(sql<boolean>`NOT EXISTS (
-        SELECT FROM image_builds JOIN sandboxes ON sandboxes.id = image_builds.sandbox_id
-        WHERE image_builds.ended_at IS NULL AND sandboxes.runner_id = runners.id)`)
+      .where(HAS_NO_BUILD)
       .orderBy('id')
       .execute();
     return rows.map((row) => row.id);
@@ -78,7 +81,21 @@ export class RunnerBalance {
     });
   }
 
-  /** Gives a runner to another control, which has the next epoch. Returns false if that control is gone, or the runner. */
+  /** Whether a build has begun at a runner since it was listed. */
+  async hasBuild(id: string): Promise<boolean> {
+    const free = await this.#db
+      .selectFrom('runners')
+      .select('id')
+      .where('id', '=', id)
+      .where(HAS_NO_BUILD)
+      .executeTakeFirst();
+    return free === undefined;
+  }
+
+  /**
+   * Gives a runner to another control, which has the next epoch. Returns false if that control is gone, or the runner, or if
+   * a build runs there.
+   */
   async give(id: string, heir: string): Promise<boolean> {
     const { numUpdatedRows } = await this.#db
       .updateTable('runners')
@@ -86,6 +103,7 @@ export class RunnerBalance {
       .where('id', '=', id)
       .where('owner', '=', this.#options.control)
       .where('revoked_at', 'is', null)
+      .where(HAS_NO_BUILD)
       .where(sql<boolean>`EXISTS (SELECT FROM controls WHERE controls.id = ${heir} AND ${IS_LIVE_CONTROL})`)
       .executeTakeFirst();
     return numUpdatedRows > 0n;

@@ -261,3 +261,24 @@ test('a control that is killed while a sandbox resumes at another runner leaves 
     assert.equal([here, there].filter(({ vms }) => vms.has(id)).length, 1);
   }
 });
+
+test('a control that has another epoch of the runner than SQL resumes nothing there', async () => {
+  await using machines = await startMachines();
+  const { harness, here, there, id } = machines;
+  await hibernateStored(harness, { id });
+  await using db = harness.openDatabase();
+  // As after a handover of which this control does not know yet.
+  const { epoch } = await db
+    .updateTable('runners')
+    .set((row) => ({ epoch: row('epoch', '+', 1) }))
+    .where('id', '=', there.id)
+    .returning('epoch')
+    .executeTakeFirstOrThrow();
+  const refused = await resume(harness, id);
+  assert.deepEqual([refused.status, refused.body.error.code], [503, 'unavailable']);
+  assert.deepEqual([here.vms.has(id), there.vms.has(id)], [false, false]);
+  assert.equal((await readPlace(harness, id)).is_resuming, false);
+  await setRunner(harness, there.id, { epoch: epoch - 1 });
+  assert.equal((await resume(harness, id)).status, 200);
+  assert.ok(there.vms.has(id));
+});

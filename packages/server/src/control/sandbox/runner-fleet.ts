@@ -18,6 +18,7 @@ import { OwnedRunner } from '../runners/owned-runner.ts';
 import type { Runners } from '../runners/runners.ts';
 import type { Clock } from '../time/clock.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
+import type { SandboxDriver } from './live/sandbox-driver.ts';
 import { drainRunner } from './drain-runner.ts';
 import { chooseToGive, waitUntilQuiet } from './hand-over.ts';
 import type { LinkKind, RunnerLink } from './runner-link.ts';
@@ -191,17 +192,16 @@ export class RunnerFleet implements AsyncDisposable {
 
   /** Gives a runner to a control that has fewer. */
   async #balance(): Promise<void> {
-    const { connect, balance, runners } = this.#parts;
+    const { connect, balance, runners, drivers } = this.#parts;
     if (connect === undefined || this.#members.size < 2 || performance.now() < this.#balanceAt) return;
     this.#balanceAt = performance.now() + HANDOVER_GAP_MS;
     const heir = await balance.findHeir();
     if (heir === undefined) return;
     const movable = new Set(await balance.listMovable());
-    const runner = chooseToGive(
-      runners
-        .list()
-        .filter(({ id }) => movable.has(id) && performance.now() >= (this.#busyUntil.get(id) ?? 0)),
-    );
+    const rested = runners
+      .list()
+      .filter(({ id }) => movable.has(id) && performance.now() >= (this.#busyUntil.get(id) ?? 0));
+    const runner = chooseToGive(rested, (id) => drivers.listAt(id));
     if (runner === undefined || !(await balance.reserve(runner.id, heir))) return;
     try {
       await this.#handOver(runner, heir);
@@ -218,7 +218,9 @@ export class RunnerFleet implements AsyncDisposable {
     // Other controls may have looked it up just before, and what they forward is served as before.
     await delay(FORWARDED_MS, undefined, { signal });
     runner.isLeaving = true;
-    if (!(await waitUntilQuiet(runner, () => drivers.listAt(id), signal))) {
+    const sandboxes = (): SandboxDriver[] => drivers.listAt(id);
+    const isKept = (): Promise<boolean> => balance.hasBuild(id);
+    if (!(await waitUntilQuiet({ runner, sandboxes, isKept }, signal))) {
       this.#busyUntil.set(id, performance.now() + BUSY_REST_MS);
       log.debug({ runner_id: id }, 'the runner is in use, and stays for now');
       return;
@@ -226,6 +228,9 @@ export class RunnerFleet implements AsyncDisposable {
     this.#busyUntil.delete(id);
     drivers.unload(id);
     await this.#drop(id);
+    this.#parts.runners.delete(id);
+    // Once more: an insert that was in doubt may have got a driver meanwhile.
+    drivers.unload(id);
     // Otherwise this control takes it again.
     if (!(await balance.give(id, heir))) return;
     this.counts.handedOver += 1;

@@ -273,8 +273,7 @@ export class Sandboxes {
    */
   async getDriver(reach: Reach, id: string, request: SandboxRequest = 'use'): Promise<SandboxDriver> {
     const driver = this.#drivers.findWithin(reach, id);
-    if (driver !== undefined && this.#runners.find(driver.row.runner_id ?? '')?.isLeaving !== true)
-      return driver;
+    if (driver !== undefined && this.#isStaying(driver.home)) return driver;
     const record = await this.get(reach, id);
     if (isFinal(record.status)) throw buildRefusal(request, record);
     const row = await this.#store.get(id);
@@ -284,6 +283,11 @@ export class Sandboxes {
     // Without a driver here it is elsewhere, or its runner is being taken.
     if (at !== null) throw new ElsewhereError(at);
     throw new AppError('unavailable', 'the runner of the sandbox is not connected; try again');
+  }
+
+  /** Whether this control has the runner, and is not about to give it to another one. */
+  #isStaying(runner: OwnedRunner): boolean {
+    return this.#runners.find(runner.id) === runner && !runner.isLeaving;
   }
 
   /** Returns matching sandboxes of all controls, the newest first. */

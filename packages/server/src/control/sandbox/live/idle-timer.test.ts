@@ -38,6 +38,20 @@ test('does not expire while a request is open, and counts from the end of the re
   assert.equal(expiries.length, 1);
 });
 
+test('it says for how long the oldest open request has been open', () => {
+  const { clock, timer } = setUp();
+  assert.equal(timer.openForMs, 0);
+  const first = timer.open();
+  clock.advance(2_000);
+  const second = timer.open();
+  clock.advance(1_000);
+  assert.equal(timer.openForMs, 3_000);
+  first();
+  assert.equal(timer.openForMs, 1_000);
+  second();
+  assert.deepEqual([timer.openForMs, timer.isOpen], [0, false]);
+});
+
 test('closing a request twice counts once', () => {
   const { clock, timer, expiries } = setUp();
   const first = timer.open();

@@ -44,7 +44,8 @@ export class IdleTimer {
   #endsAt = Infinity;
   #lastActiveAt: number;
   #graceUntil: number;
-  #open = 0;
+  /** When each open request began, the oldest first. */
+  readonly #open = new Set<{ at: number }>();
   #stopped = false;
   #cancel: () => void = () => undefined;
 
@@ -60,14 +61,11 @@ export class IdleTimer {
 
   /** Notes a request: the sandbox does not end for idleness until the returned function is called. */
   open(): () => void {
-    this.#open += 1;
+    const request = { at: this.#clock.monotonicMs() };
+    this.#open.add(request);
     this.#touch();
-    let isOpen = true;
     return () => {
-      if (!isOpen) return;
-      isOpen = false;
-      this.#open -= 1;
-      this.#touch();
+      if (this.#open.delete(request)) this.#touch();
     };
   }
 
@@ -89,12 +87,18 @@ export class IdleTimer {
   }
 
   get isOpen(): boolean {
-    return this.#open > 0;
+    return this.#open.size > 0;
+  }
+
+  /** For how long the oldest open request has been open; 0 without any. */
+  get openForMs(): number {
+    const [oldest] = this.#open;
+    return oldest === undefined ? 0 : this.#clock.monotonicMs() - oldest.at;
   }
 
   /** Milliseconds since the last request ended; 0 while one is open. */
   get idleForMs(): number {
-    return this.#open > 0 ? 0 : Math.max(0, this.#clock.monotonicMs() - this.#lastActiveAt);
+    return this.isOpen ? 0 : Math.max(0, this.#clock.monotonicMs() - this.#lastActiveAt);
   }
 
   /** Milliseconds until it ends if no more request comes, or null for never. */
@@ -121,7 +125,7 @@ export class IdleTimer {
   }
 
   #findEnd(): { at: number; reason: ExpiryReason } {
-    const isIdle = this.#open === 0 && this.#timeoutMs > 0;
+    const isIdle = !this.isOpen && this.#timeoutMs > 0;
     const idleEnd = isIdle ? this.#lastActiveAt + this.#timeoutMs : Infinity;
     const givenEnd = this.#clock.monotonicMs() + this.#endsAt - this.#clock.wallMs();
     const ends: { at: number; reason: ExpiryReason }[] = [

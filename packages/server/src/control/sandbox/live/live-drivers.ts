@@ -11,7 +11,7 @@ import type { NewSandboxRow, SandboxRow } from '../record/sandbox-tables.ts';
 import type { LimitsOf } from '../../limits/organization-limits.ts';
 import { checkQuota, checkResume, type Held, type Shape } from '../../limits/quota.ts';
 import { Grouped } from '../record/grouped.ts';
-import type { Move, OwnedEnd } from '../record/moves.ts';
+import type { Move, OwnedEnd, Stay } from '../record/moves.ts';
 import type { Admit, SandboxStore } from '../record/sandbox-store.ts';
 import type { RunnerClient } from '../../placement/runner-client.ts';
 import type { OwnedRunner } from '../../runners/owned-runner.ts';
@@ -71,13 +71,15 @@ export class LiveDrivers implements Disposable {
     }
   }
 
-  /** Returns the driver of a hibernated sandbox that another control has given to a runner of this one; undefined for others. */
+  /**
+   * Returns the driver of a hibernated sandbox that another control has given to a runner of this one; undefined for others, and
+   * while its runner is about to get another owner, which then has the driver.
+   */
   async take(row: SandboxRow): Promise<SandboxDriver | undefined> {
-    if (row.status !== 'hibernated' || this.#parts.runners.find(row.runner_id ?? '') === undefined)
-      return undefined;
+    if (row.status !== 'hibernated' || this.#findStaying(row) === undefined) return undefined;
     await this.#parts.beforeAdopt();
     const there = this.#drivers.get(row.id);
-    const runner = this.#parts.runners.find(row.runner_id ?? '');
+    const runner = this.#findStaying(row);
     if (there !== undefined || runner === undefined) return there;
     const driver = this.#add(row, runner);
     driver.live.adopt();
@@ -188,7 +190,7 @@ export class LiveDrivers implements Disposable {
   }
 
   /** Throws `credit_exhausted` or `capacity` if a sandbox may not resume now. From then on it counts as one that runs. */
-  async #reserveResume(row: SandboxRow, move: Move | undefined): Promise<SandboxRow> {
+  async #reserveResume(row: SandboxRow, move: Move | Stay): Promise<SandboxRow> {
     const { credit, store, limitsOf } = this.#parts;
     await credit.require(row.organization_id);
     const limits = limitsOf(row.organization_id);
@@ -198,6 +200,11 @@ export class LiveDrivers implements Disposable {
       else checkResume(limits, held, row);
     };
     return store.reserveResume(row, admit, move);
+  }
+
+  #findStaying({ runner_id: at }: SandboxRow): OwnedRunner | undefined {
+    const runner = this.#parts.runners.find(at ?? '');
+    return runner?.isLeaving === true ? undefined : runner;
   }
 
   #add(row: SandboxRow, runner: OwnedRunner): SandboxDriver {
@@ -212,7 +219,7 @@ export class LiveDrivers implements Disposable {
         this.#reserveResume(
           from,
           ends.from === ends.to
-            ? undefined
+            ? { kind: 'stay', control, at: endOf(ends.to) }
             : { kind: 'resume', control, from: endOf(ends.from), to: endOf(ends.to) },
         ),
       handOver: (from, ends) =>

@@ -109,6 +109,11 @@ export class LiveSandbox {
     return this.#timer?.isOpen ?? false;
   }
 
+  /** For how long the oldest open request has been open; 0 without any. */
+  get inUseForMs(): number {
+    return this.#timer?.openForMs ?? 0;
+  }
+
   get now(): HostMoment {
     return this.#parts.presence.now();
   }

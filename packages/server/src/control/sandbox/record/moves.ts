@@ -27,6 +27,33 @@ export type Move =
   | { kind: 'hand over'; control: string; from: OwnedEnd; to: string }
   | { kind: 'take'; control: string; from: string; to: OwnedEnd };
 
+/** A resume at the runner that has the sandbox already. */
+export interface Stay {
+  kind: 'stay';
+  control: string;
+  at: OwnedEnd;
+}
+
+/** Marks a sandbox as being resumed where it is. Throws `unavailable` if it, or the owner of the runner, has changed. */
+export async function markResuming(
+  db: Database,
+  row: SandboxRow,
+  { control, at }: Stay,
+): Promise<SandboxRow> {
+  const marked = await db
+    .updateTable('sandboxes')
+    .set({ is_resuming: true, version: row.version + 1, operation: null })
+    .where('id', '=', row.id)
+    .where('version', '=', row.version)
+    .where('status', '=', row.status)
+    .where('runner_id', '=', at.id)
+    .where(isOwnedSql(at, control))
+    .returning(ROW_COLUMNS)
+    .executeTakeFirst();
+  if (marked === undefined) throw changed(row);
+  return marked;
+}
+
 /**
  * Returns the changed row. Throws `disk_in_use` while its disk is at the former runner, and `unavailable` if anything of it, or
  * the owner of a runner, has changed.
@@ -35,10 +62,7 @@ export async function moveHibernated(db: Database, row: SandboxRow, move: Move):
   const moved = await update(db, row, move);
   if (moved !== undefined) return moved;
   const held = await db.selectFrom('disks').select('id').where('sandbox_id', '=', row.id).executeTakeFirst();
-  if (held === undefined)
-    throw new AppError('unavailable', 'the sandbox was changed meanwhile; try again', {
-      details: { id: row.id },
-    });
+  if (held === undefined) throw changed(row);
   const message = `what the sandbox wrote to the disk ${JSON.stringify(row.disk_name)} is still being stored by the runner ${idOf(move.from)}; try again once that one has stored it`;
   throw new AppError('disk_in_use', message);
 }
@@ -91,4 +115,8 @@ function isOwnedSql({ id, epoch }: OwnedEnd, control: string): RawBuilder<boolea
 
 function idOf(end: OwnedEnd | string): string {
   return typeof end === 'string' ? end : end.id;
+}
+
+function changed({ id }: SandboxRow): AppError {
+  return new AppError('unavailable', 'the sandbox was changed meanwhile; try again', { details: { id } });
 }

@@ -12,7 +12,7 @@ import type { Held } from '../../limits/quota.ts';
 import { updateBilled } from './billed-update.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { areLive, IS_LIVE, LIVE_STATES } from './live-states.ts';
-import { moveHibernated, type Move } from './moves.ts';
+import { markResuming, moveHibernated, type Move, type Stay } from './moves.ts';
 import type { LiveState } from './record.ts';
 import { ROW_COLUMNS } from './row-columns.ts';
 import { LISTED_COLUMNS, type ListedRow } from './stored-state.ts';
@@ -68,14 +68,14 @@ export class SandboxStore {
   }
 
   /**
-   * Marks a hibernated sandbox as one that holds vCPUs and memory again, and may have a VM; with a `move` at another runner.
+   * Marks a hibernated sandbox as one that holds vCPUs and memory again, and may have a VM, at its own runner or at another one.
    * Throws what `admit` throws.
    */
-  reserveResume(from: SandboxRow, admit: Admit, move?: Move): Promise<SandboxRow> {
+  reserveResume(from: SandboxRow, admit: Admit, move: Move | Stay): Promise<SandboxRow> {
     return this.#db.transaction().execute(async (transaction) => {
       const store = this.within(transaction);
       await store.#admit(from.organization_id, admit);
-      return move === undefined ? store.#update(from, { is_resuming: true }) : store.move(from, move);
+      return move.kind === 'stay' ? markResuming(transaction, from, move) : store.move(from, move);
     });
   }
 
