@@ -33,6 +33,7 @@ import { shareLimit, shareLimits, type Share } from './limits/share.ts';
 import type { ControlCounts } from './metrics/control-metrics.ts';
 import { countSandboxes } from './metrics/count-sandboxes.ts';
 import { ServiceMetrics } from './metrics/service-metrics.ts';
+import type { ControlLease } from './ownership/control-lease.ts';
 import { PortForwarder } from './ports/forward.ts';
 import { PreviewOrigins } from './ports/preview-origins.ts';
 import { PreviewStore } from './ports/preview-store.ts';
@@ -40,6 +41,7 @@ import { Previews } from './ports/previews.ts';
 import type { RunnerClient } from './placement/runner-client.ts';
 import { SYSTEM_CLOCK, type Clock } from './time/clock.ts';
 import { Idempotency } from './sandbox/idempotency.ts';
+import type { RunnerFleet } from './sandbox/runner-fleet.ts';
 import { OutputBudget } from './sandbox/commands/output-budget.ts';
 import type { Runners } from './runners/runners.ts';
 import { NO_SITES, type Sites } from './static-site/sites.ts';
@@ -127,7 +129,7 @@ export async function startControl(
   };
   const server = await buildServer(parts, log);
   const publish = await listenInternally(config, { ...network, ownership, app: server.app }, front);
-  closeInOrder(server.app, { ...access, ...config, limits, log }, { stack, front });
+  closeInOrder(server.app, { ...access, ...config, ...live, ownership, limits, log }, { stack, front });
   address = toAddress(await server.app.listen(config.listen), tls);
   // Last: a key made by a start that then fails would never be shown.
   const bootstrap = await bootstrapOrganization(db, organizationAudit, config);
@@ -166,17 +168,19 @@ function chooseHttpSettings({ version, region, metricsToken, continuesTraces = f
 
 interface ClosingParts extends Pick<ControlConfig, 'internalListen'> {
   openRequests: OpenRequests;
+  fleet: Pick<RunnerFleet, 'leave'>;
+  ownership: Pick<ControlLease, 'leave'>;
   limits: ControlLimits;
   log: Logger;
 }
 
 /**
  * On disposal requests in progress may finish until the deadline; then the front is closed with their connections. New requests
- * get 503 until then, and if all have finished, until other controls may take the runners.
+ * get 503 until then, and if all have finished, until other controls may take the runners. Meanwhile this one gets no others.
  */
 function closeInOrder(
   app: App,
-  { openRequests, internalListen, limits, log }: ClosingParts,
+  { openRequests, fleet, ownership, internalListen, limits, log }: ClosingParts,
   { stack, front }: { stack: AsyncDisposableStack; front: AsyncDisposableStack },
 ): void {
   front.adopt(app, async (open) => {
@@ -185,9 +189,14 @@ function closeInOrder(
     await open.close();
   });
   stack.defer(async () => {
-    if (await openRequests.drain(limits.shutdownDeadlineMs)) return;
-    log.warn('shutting down with requests still open');
-    await front.disposeAsync();
+    fleet.leave();
+    const left = ownership.leave();
+    const isDrained = await openRequests.drain(limits.shutdownDeadlineMs);
+    if (!isDrained) {
+      log.warn('shutting down with requests still open');
+      await front.disposeAsync();
+    }
+    await left;
   });
 }
 

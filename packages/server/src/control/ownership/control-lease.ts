@@ -104,6 +104,19 @@ export class ControlLease implements AsyncDisposable, Leadership {
     await this.#options.db.updateTable('controls').set({ address }).where('id', '=', this.id).execute();
   }
 
+  /** Tells other controls to give this one no more runners, as it is about to end. */
+  async leave(): Promise<void> {
+    const { db, log } = this.#options;
+    await db
+      .updateTable('controls')
+      .set({ is_leaving: true })
+      .where('id', '=', this.id)
+      .execute()
+      .catch((error: unknown) =>
+        log.debug({ err: error }, 'other controls may still give runners to this one'),
+      );
+  }
+
   /** Resolves when another control has taken the runners of this one. */
   get fenced(): Promise<FencedError> {
     return this.#fenced.promise;

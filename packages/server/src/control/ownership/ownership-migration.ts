@@ -44,3 +44,8 @@ export async function addRunnerReports(db: Kysely<unknown>): Promise<void> {
       ADD COLUMN handed_at bigint,
       ADD COLUMN taking_until bigint`.execute(db);
 }
+
+/** Adds that a control is ending. */
+export async function addLeavingControls(db: Kysely<unknown>): Promise<void> {
+  await sql`ALTER TABLE controls ADD COLUMN is_leaving boolean NOT NULL DEFAULT false`.execute(db);
+}

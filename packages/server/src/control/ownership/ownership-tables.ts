@@ -12,6 +12,8 @@ export interface ControlTable {
   is_fenced: Generated<boolean>;
   /** `host:port` of its internal listener; null for a control that is alone. */
   address: Generated<string | null>;
+  /** Whether it is ending: it gets no more runners. */
+  is_leaving: Generated<boolean>;
 }
 
 /** A machine that runs VMs. */

@@ -191,3 +191,20 @@ test('a runner where a build has begun is neither listed nor given, until the bu
   await db.deleteFrom('image_builds').execute();
   await clear([from, to]);
 });
+
+test('a control that is about to end gets no runner, and gives none', async () => {
+  const [from, to] = [await register(), await register()];
+  const [id = ''] = await addRunners(2, from);
+  assert.equal(await from.balance.findHeir(), to.lease.id);
+  assert.equal(await from.balance.reserve(id, to.lease.id), true);
+  await rest();
+  await to.lease.leave();
+  assert.equal(await from.balance.give(id, to.lease.id), false);
+  assert.equal(await from.balance.findHeir(), undefined);
+  assert.equal(await from.balance.reserve(id, to.lease.id), false);
+  const next = await register();
+  assert.equal(await from.balance.findHeir(), next.lease.id);
+  await from.lease.leave();
+  assert.equal(await from.balance.findHeir(), undefined);
+  await clear([from, to, next]);
+});

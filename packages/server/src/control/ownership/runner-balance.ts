@@ -23,6 +23,9 @@ const HAS_NO_BUILD = sql<boolean>`NOT EXISTS (
   SELECT FROM image_builds JOIN sandboxes ON sandboxes.id = image_builds.sandbox_id
   WHERE image_builds.ended_at IS NULL AND sandboxes.runner_id = runners.id)`;
 
+/** SQL for `controls`: one that ends keeps its runners until then, so what it got would have to move again at once. */
+const MAY_GET = sql<boolean>`(${IS_LIVE_CONTROL} AND NOT controls.is_leaving)`;
+
 export interface RunnerBalanceOptions {
   /** Id of this control. */
   control: string;
@@ -93,8 +96,8 @@ export class RunnerBalance {
   }
 
   /**
-   * Gives a runner to another control, which has the next epoch. Returns false if that control is gone, or the runner, or if
-   * a build runs there.
+   * Gives a runner to another control, which has the next epoch. Returns false if that control ends or is gone, or the
+   * runner is, or if a build runs there.
    */
   async give(id: string, heir: string): Promise<boolean> {
     const { numUpdatedRows } = await this.#db
@@ -104,7 +107,7 @@ export class RunnerBalance {
       .where('owner', '=', this.#options.control)
       .where('revoked_at', 'is', null)
       .where(HAS_NO_BUILD)
-      .where(sql<boolean>`EXISTS (SELECT FROM controls WHERE controls.id = ${heir} AND ${IS_LIVE_CONTROL})`)
+      .where(sql<boolean>`EXISTS (SELECT FROM controls WHERE controls.id = ${heir} AND ${MAY_GET})`)
       .executeTakeFirst();
     return numUpdatedRows > 0n;
   }
@@ -119,7 +122,7 @@ async function findHeir(
       SELECT controls.id, started_at,
         count(runners.id) FILTER (WHERE runners.revoked_at IS NULL) AS runners
       FROM controls LEFT JOIN runners ON runners.owner = controls.id
-      WHERE ${IS_LIVE_CONTROL} AND controls.address IS NOT NULL
+      WHERE ${MAY_GET} AND controls.address IS NOT NULL
       GROUP BY controls.id, started_at)
     SELECT id FROM owners
     WHERE id <> ${control} AND started_at <= ${DATABASE_NOW} - ${settleMs}::bigint

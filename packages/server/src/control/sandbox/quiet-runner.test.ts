@@ -14,8 +14,8 @@ interface FakeSandbox {
   live: { isInUse: boolean; inUseForMs: number; settle: () => Promise<void> };
 }
 
-function makeRunner(id = 'runner-1'): OwnedRunner {
-  const client = { openCalls: new OpenCalls() } as RunnerClient;
+function makeRunner(id = 'runner-1', openCalls = new OpenCalls()): OwnedRunner {
+  const client = { openCalls } as unknown as RunnerClient;
   const runner = new OwnedRunner(id, client, new ManualClock());
   runner.isConnected = true;
   return runner;
@@ -40,8 +40,13 @@ function wait(
 const never = new Promise<void>(() => undefined);
 
 test('a runner whose sandbox has been in use for longer than requests would wait is not chosen', () => {
-  const [waiting, free, busy] = [makeRunner('runner-1'), makeRunner('runner-2'), makeRunner('runner-3')];
-  busy.client.openCalls.begin();
+  const calls = new OpenCalls();
+  const [waiting, free, busy] = [
+    makeRunner('runner-1'),
+    makeRunner('runner-2'),
+    makeRunner('runner-3', calls),
+  ];
+  calls.begin();
   const usedForMs = new Map([
     [waiting.id, 3_001],
     [busy.id, 2_000],
@@ -76,11 +81,12 @@ test('a build that has begun keeps its runner at once, and a request that begins
   const begunAt = performance.now();
   assert.equal(await wait([makeSandbox()], { isKept: async () => true }), false);
   assert.ok(performance.now() - begunAt < 2_000);
-  const runner = makeRunner();
+  const calls = new OpenCalls();
+  const runner = makeRunner('runner-1', calls);
   let looks = 0;
   const isKept = async (): Promise<boolean> => {
     looks += 1;
-    if (looks === 1) setTimeout(runner.client.openCalls.begin(), 100);
+    if (looks === 1) setTimeout(calls.begin(), 100);
     return false;
   };
   assert.equal(await wait([makeSandbox()], { isKept, runner }), true);

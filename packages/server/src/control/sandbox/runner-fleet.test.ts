@@ -1,9 +1,11 @@
 /** One control with a runner of its own machine and another one that has joined. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import type { ControlLimits } from '../control-config.ts';
 import { prepareHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
+import type { FakeCommand } from '../testing/fakes/fake-runner.ts';
 import { JoinedRunner } from '../testing/controls/joined-runner.ts';
 
 const INTERNAL = { internalListen: { host: '127.0.0.1', port: 0 } };
@@ -136,4 +138,26 @@ test('the sandboxes of a runner that is revoked, or away for too long, are lost 
     async () => (await harness.call('DELETE', `/v1/runs/${hibernated}`)).status === 200,
   );
   assert.equal((await harness.call('DELETE', `/v1/snapshots/${snapshot.id}`)).status, 204);
+});
+
+test('a control that is about to end takes no runner, while its open requests end', async () => {
+  await using harness = await startShared();
+  const { id } = await harness.create();
+  const begun = Promise.withResolvers<FakeCommand>();
+  harness.runner.onExec = begun.resolve;
+  const open = harness.call('POST', `/v1/runs/${id}/exec`, { body: { command: 'x' } });
+  const command = await begun.promise;
+  const stopped = harness.stopControl();
+  await using db = harness.openDatabase();
+  const isLeaving = async () =>
+    (await db.selectFrom('controls').select('is_leaving').execute())[0]?.is_leaving;
+  await waitFor('the note for other controls', async () => (await isLeaving()) === true);
+  await using joined = await JoinedRunner.join(harness);
+  // Longer than a control takes to find a runner without an owner.
+  await delay(2_500);
+  const at = db.selectFrom('runners').select('owner').where('id', '=', joined.runner.id);
+  assert.deepEqual(await at.execute(), [{ owner: null }]);
+  command.exit(3);
+  assert.equal((await open).body.exit_code, 3);
+  await stopped;
 });

@@ -80,6 +80,8 @@ export class RunnerFleet implements AsyncDisposable {
   #woken = new AbortController();
   #isLocalTaken = false;
   #isStarted = false;
+  /** Whether this control is about to end. */
+  #isLeaving = false;
   #loop: Promise<void> = Promise.resolve();
 
   constructor(parts: RunnerFleetParts) {
@@ -97,6 +99,11 @@ export class RunnerFleet implements AsyncDisposable {
     this.#isStarted = true;
     await Promise.all([...this.#members.values()].map(({ link }) => link.start()));
     this.#loop = this.#keep();
+  }
+
+  /** Takes and gives no more runners: this control is about to end, and others take all of them then. */
+  leave(): void {
+    this.#isLeaving = true;
   }
 
   /** Looks now for runners that have no owner. */
@@ -141,7 +148,7 @@ export class RunnerFleet implements AsyncDisposable {
 
   async #takeLocal(): Promise<void> {
     const { local, connect, claims, region, nodeId } = this.#parts;
-    if (local === undefined || this.#isLocalTaken) return;
+    if (local === undefined || this.#isLocalTaken || this.#isLeaving) return;
     const seen = await this.#identify(local);
     const id = seen?.runner_id ?? (await claims.findLocal(nodeId));
     if (id === undefined) return;
@@ -172,7 +179,7 @@ export class RunnerFleet implements AsyncDisposable {
       this.#parts.drivers.unload(id);
     }
     for (const [id, runner] of joined) {
-      if (this.#stop.signal.aborted) return;
+      if (this.#stop.signal.aborted || this.#isLeaving) return;
       if (this.#members.has(id) || !runner.isFree) continue;
       const epoch = await claims.claim(id);
       if (epoch === undefined) continue;
@@ -193,7 +200,8 @@ export class RunnerFleet implements AsyncDisposable {
   /** Gives a runner to a control that has fewer. */
   async #balance(): Promise<void> {
     const { connect, balance, runners, drivers } = this.#parts;
-    if (connect === undefined || this.#members.size < 2 || performance.now() < this.#balanceAt) return;
+    if (connect === undefined || this.#members.size < 2 || this.#isLeaving) return;
+    if (performance.now() < this.#balanceAt) return;
     this.#balanceAt = performance.now() + HANDOVER_GAP_MS;
     const heir = await balance.findHeir();
     if (heir === undefined) return;
@@ -219,7 +227,7 @@ export class RunnerFleet implements AsyncDisposable {
     await delay(FORWARDED_MS, undefined, { signal });
     runner.isLeaving = true;
     const sandboxes = (): SandboxDriver[] => drivers.listAt(id);
-    const isKept = (): Promise<boolean> => balance.hasBuild(id);
+    const isKept = async (): Promise<boolean> => this.#isLeaving || balance.hasBuild(id);
     if (!(await waitUntilQuiet({ runner, sandboxes, isKept }, signal))) {
       this.#busyUntil.set(id, performance.now() + BUSY_REST_MS);
       log.debug({ runner_id: id }, 'the runner is in use, and stays for now');

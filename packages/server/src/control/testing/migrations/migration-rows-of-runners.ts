@@ -101,3 +101,21 @@ export const RUNNER_REPORTS: Change = {
     },
   },
 };
+
+export const LEAVING_CONTROLS: Change = { columns: { controls: { is_leaving: false } } };
+
+export const CAPTURE_OBJECTS: Change = {
+  adds: {
+    capture_objects: [
+      {
+        capture_id: SNAPSHOT_ID,
+        organization_id: 'orgfirst',
+        runner_id: `runner-${'1'.repeat(32)}`,
+        created_at: NOW,
+        stored_at: NOW,
+        stored_bytes: 2 ** 33,
+        removed_at: NOW,
+      },
+    ],
+  },
+};

@@ -22,7 +22,13 @@ import {
 } from './migration-names.ts';
 import { EVENTS } from './migration-rows-of-events.ts';
 import { NAMED_SECRETS, ORGANIZATION_AUDIT } from './migration-rows-of-organizations.ts';
-import { OWNERSHIP, RUNNER_IDENTITIES, RUNNER_REPORTS } from './migration-rows-of-runners.ts';
+import {
+  CAPTURE_OBJECTS,
+  LEAVING_CONTROLS,
+  OWNERSHIP,
+  RUNNER_IDENTITIES,
+  RUNNER_REPORTS,
+} from './migration-rows-of-runners.ts';
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
@@ -449,22 +455,6 @@ const WORK_OF_CONTROLS: Change = {
 
 const RUNNERS_OF_IMAGES: Change = { columns: { built_images: { runner_id: RUNNER_ID } } };
 
-const CAPTURE_OBJECTS: Change = {
-  adds: {
-    capture_objects: [
-      {
-        capture_id: SNAPSHOT_ID,
-        organization_id: 'orgfirst',
-        runner_id: RUNNER_ID,
-        created_at: NOW,
-        stored_at: NOW,
-        stored_bytes: 2 ** 33,
-        removed_at: NOW,
-      },
-    ],
-  },
-};
-
 export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0006_teams': TEAMS,
   '0007_audit': AUDIT,
@@ -493,4 +483,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0031_work_of_controls': WORK_OF_CONTROLS,
   '0032_runners_of_images': RUNNERS_OF_IMAGES,
   '0033_runner_reports': RUNNER_REPORTS,
+  '0035_leaving_controls': LEAVING_CONTROLS,
 };
