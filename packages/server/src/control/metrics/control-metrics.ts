@@ -1,5 +1,6 @@
 /** Measures this control among the others of the installation, at the moment of a scrape. */
-import { Counter, Gauge, type Registry } from 'prom-client';
+import type { Registry } from 'prom-client';
+import { fillMetric, openMetric, type Reading } from './reading.ts';
 
 export interface ControlCounts {
   /** Id of this control. */
@@ -19,36 +20,14 @@ export interface ControlCounts {
   requestForwarder: { readonly counts: Readonly<Record<string, number>> } | undefined;
 }
 
-interface Reading {
-  name: string;
-  help: string;
-  label?: string;
-  /** Whether the value only grows until this control ends. */
-  isCounter?: boolean;
-  read: () => number | Readonly<Record<string, number>>;
-}
-
 export function addControlMetrics(registry: Registry, counts: ControlCounts): void {
   for (const reading of listReadings(counts)) {
-    const { name, help, label, isCounter = false } = reading;
-    const collect = (): void => fill(metric, reading);
-    const options = {
-      name,
-      help,
-      labelNames: label === undefined ? [] : [label],
-      registers: [registry],
-      collect,
+    const collect = (): void => {
+      metric.reset();
+      fillMetric(metric, reading, undefined);
     };
-    const metric: Counter | Gauge = isCounter ? new Counter(options) : new Gauge(options);
+    const metric = openMetric(reading, { registry, collect });
   }
-}
-
-function fill(metric: Counter | Gauge, { label, read }: Reading): void {
-  metric.reset();
-  const value = read();
-  if (typeof value === 'number') metric.inc(value);
-  else if (label !== undefined)
-    for (const [of, count] of Object.entries(value)) metric.inc({ [label]: of }, count);
 }
 
 function listReadings({ id, controls, lease, fleet, requestForwarder }: ControlCounts): Reading[] {

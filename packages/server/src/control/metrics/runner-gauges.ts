@@ -1,19 +1,11 @@
 /** Passes on the measurements of this control's runners, which are read at each scrape. Without them there is no value. */
-import { Counter, Gauge, type Registry } from 'prom-client';
+import { Gauge, type Counter, type Registry } from 'prom-client';
 import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
+import { fillMetric, openMetric, type Reading } from './reading.ts';
 
 const MIB = 2 ** 20;
 
-interface Reading {
-  name: string;
-  help: string;
-  label?: string;
-  /** Whether the value only grows, until the runner restarts. */
-  isCounter?: boolean;
-  read: (metrics: RunnerMetrics) => number | Record<string, number>;
-}
-
-const READINGS: readonly Reading[] = [
+const READINGS: readonly Reading<RunnerMetrics>[] = [
   {
     name: 'coppice_runner_vms',
     help: 'VMs of sandboxes, by phase.',
@@ -130,7 +122,7 @@ export class RunnerGauges {
   readonly #cordoned: Gauge;
   readonly #heartbeatAge: Gauge;
   readonly #build: Gauge;
-  readonly #readings: { reading: Reading; metric: Gauge | Counter }[];
+  readonly #readings: { reading: Reading<RunnerMetrics>; metric: Gauge | Counter }[];
 
   constructor(registry: Registry) {
     const registers = [registry];
@@ -150,12 +142,10 @@ export class RunnerGauges {
       'Always 1. The labels are those of new VMs: machine, versions of its parts, and how it runs.',
       ['machine', 'qemu', 'kernel', 'agent', 'accelerator', 'confinement'],
     );
-    this.#readings = READINGS.map((reading) => {
-      const { name, help, label, isCounter = false } = reading;
-      const labelNames = label === undefined ? [RUNNER] : [RUNNER, label];
-      const options = { name, help, labelNames, registers };
-      return { reading, metric: isCounter ? new Counter(options) : new Gauge(options) };
-    });
+    this.#readings = READINGS.map((reading) => ({
+      reading,
+      metric: openMetric(reading, { registry, labels: [RUNNER] }),
+    }));
   }
 
   /** Replaces all values: those of runners that have another owner now are gone. */
@@ -169,19 +159,7 @@ export class RunnerGauges {
       if (metrics === undefined) continue;
       const { versions, accelerator, confinement } = metrics;
       this.#build.set({ runner, ...versions, accelerator, confinement }, 1);
-      for (const { reading, metric } of this.#readings) fill(metric, reading, runner, metrics);
+      for (const { reading, metric } of this.#readings) fillMetric(metric, reading, metrics, { runner });
     }
   }
-}
-
-function fill(
-  metric: Gauge | Counter,
-  { label, read }: Reading,
-  runner: string,
-  metrics: RunnerMetrics,
-): void {
-  const value = read(metrics);
-  if (typeof value === 'number') metric.inc({ runner }, value);
-  else if (label !== undefined)
-    for (const [of, count] of Object.entries(value)) metric.inc({ runner, [label]: of }, count);
 }
