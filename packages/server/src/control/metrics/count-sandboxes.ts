@@ -1,7 +1,7 @@
 import type { SandboxState } from '@coppice/contract';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { IS_LIVE_CONTROL } from '../ownership/control-count.ts';
+import { IS_LIVE_CONTROL } from '../ownership/live-controls.ts';
 import { IS_LIVE } from '../sandbox/record/live-states.ts';
 
 /**

@@ -1,14 +1,10 @@
 /** Counts the controls that may still be working. */
 import { setTimeout as delay } from 'node:timers/promises';
-import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
-import { DATABASE_NOW } from './database-time.ts';
+import { IS_LIVE_CONTROL } from './live-controls.ts';
 
 const READ_EVERY_MS = 3_000;
-
-/** SQL for `controls`: its lease is not over, and no other control has fenced it. */
-export const IS_LIVE_CONTROL = sql<boolean>`(NOT controls.is_fenced AND controls.lease_until > ${DATABASE_NOW})`;
 
 export interface ControlCountParts {
   db: Database;

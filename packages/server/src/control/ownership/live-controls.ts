@@ -4,14 +4,16 @@ import type { Database } from '../db/database.ts';
 import { DATABASE_NOW } from './database-time.ts';
 import { LEADER } from './leadership.ts';
 
+/** SQL for `controls`. */
+export const IS_LIVE_CONTROL = sql<boolean>`(NOT controls.is_fenced AND controls.lease_until > ${DATABASE_NOW})`;
+
 /** Returns whether a control may still be working. */
 export async function isControlAlive(db: Database, id: string): Promise<boolean> {
   const row = await db
     .selectFrom('controls')
     .select('id')
     .where('id', '=', id)
-    .where('is_fenced', '=', false)
-    .where('lease_until', '>', DATABASE_NOW)
+    .where(IS_LIVE_CONTROL)
     .executeTakeFirst();
   return row !== undefined;
 }
@@ -23,7 +25,7 @@ export async function isControlAlive(db: Database, id: string): Promise<boolean>
 export function isAliveSql(column: string): RawBuilder<boolean> {
   return sql<boolean>`EXISTS (
     SELECT FROM controls
-    WHERE controls.id = ${sql.ref(column)} AND NOT controls.is_fenced AND controls.lease_until > ${DATABASE_NOW})`;
+    WHERE controls.id = ${sql.ref(column)} AND ${IS_LIVE_CONTROL})`;
 }
 
 /** Whether this control owns the runner that a column names. Null stands for a runner from before runners had ids. */
@@ -51,8 +53,7 @@ export async function listLiveControls(db: Database): Promise<ListedControl[]> {
     .select(['id', 'version', 'address', 'started_at as startedAt'])
     .select(sql<boolean>`id = ${LEADER}`.as('isLeading'))
     .select(sql<number>`(SELECT count(*) FROM runners WHERE owner = controls.id)`.as('runners'))
-    .where('is_fenced', '=', false)
-    .where('lease_until', '>', DATABASE_NOW)
+    .where(IS_LIVE_CONTROL)
     .orderBy('started_at')
     .orderBy('id')
     .execute();

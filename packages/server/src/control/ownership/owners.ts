@@ -1,13 +1,13 @@
 import { sql, type RawBuilder } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { IS_LIVE_CONTROL } from './control-count.ts';
+import { IS_LIVE_CONTROL } from './live-controls.ts';
 import { DATABASE_NOW } from './database-time.ts';
 
 /** For this long requests wait for a control that takes a runner. After that they are sent to it all the same. */
 const TAKING_MS = 10_000;
 
 /** A runner that was heard within this time answers: owners note it every 10 s. */
-const HEARD_MS = 30_000;
+export const HEARD_MS = 30_000;
 
 /** SQL for `runners`. */
 export const IS_ANSWERING = sql<boolean>`(runners.heard_at > ${DATABASE_NOW} - ${HEARD_MS}::bigint)`;

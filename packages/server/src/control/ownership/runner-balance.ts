@@ -9,7 +9,7 @@
  */
 import { sql, type RawBuilder } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { IS_LIVE_CONTROL } from './control-count.ts';
+import { IS_LIVE_CONTROL } from './live-controls.ts';
 import { DATABASE_NOW } from './database-time.ts';
 import { takingUntil } from './owners.ts';
 
@@ -73,6 +73,7 @@ export class RunnerBalance {
       const { numUpdatedRows } = await transaction
         .updateTable('runners')
         .set({
+          // The time of the statement: that of the transaction is from before the wait for the lock.
           handed_at: sql<number>`(extract(epoch FROM clock_timestamp()) * 1000)::bigint`,
           taking_until: takingUntil(),
         })

@@ -3,7 +3,7 @@ import type { Accelerator, VmShape } from '../../lib/protocol/runner-protocol.ts
 import { sql } from 'kysely';
 import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
 import type { Database } from '../db/database.ts';
-import { IS_LIVE_CONTROL } from './control-count.ts';
+import { IS_LIVE_CONTROL } from './live-controls.ts';
 import { DATABASE_NOW } from './database-time.ts';
 import { IS_ANSWERING, takingUntil } from './owners.ts';
 
@@ -182,18 +182,9 @@ export class RunnerClaims {
 
   /** Finds a runner of another control that answers, and to which requests can be forwarded: the one with the most room. */
   async findAnsweringElsewhere(): Promise<RunnerElsewhere | undefined> {
-    const row = await this.#db
-      .selectFrom('runners')
-      .innerJoin('controls', 'controls.id', 'runners.owner')
-      .select(['runners.id', sql<string | null>`report ->> 'accelerator'`.as('accelerator')])
-      .where('controls.id', '<>', this.#control)
-      .where('controls.address', 'is not', null)
-      .where(IS_LIVE_CONTROL)
-      .where('revoked_at', 'is', null)
+    const row = await this.#roomiestElsewhere()
+      .select(sql<string | null>`report ->> 'accelerator'`.as('accelerator'))
       .where('report', 'is not', null)
-      .where(IS_ANSWERING)
-      .orderBy('mem_free_mib', 'desc')
-      .limit(1)
       .executeTakeFirst();
     if (row === undefined) return undefined;
     return { id: row.id, accelerator: row.accelerator === 'kvm' ? 'kvm' : 'tcg' };
@@ -213,20 +204,10 @@ export class RunnerClaims {
 
   /** Finds the runner of another control that answers, with the most room for a VM. Undefined if none has enough. */
   async findRoomElsewhere({ vcpus, mem_mib }: VmShape): Promise<string | undefined> {
-    const row = await this.#db
-      .selectFrom('runners')
-      .innerJoin('controls', 'controls.id', 'runners.owner')
-      .select('runners.id')
-      .where('controls.id', '<>', this.#control)
-      .where('controls.address', 'is not', null)
-      .where(IS_LIVE_CONTROL)
-      .where('revoked_at', 'is', null)
+    const row = await this.#roomiestElsewhere()
       .where('cordoned_at', 'is', null)
-      .where(IS_ANSWERING)
       .where('mem_free_mib', '>=', mem_mib)
       .where('vcpus_free', '>=', vcpus)
-      .orderBy('mem_free_mib', 'desc')
-      .limit(1)
       .executeTakeFirst();
     return row?.id;
   }
@@ -260,6 +241,21 @@ export class RunnerClaims {
         AND (is_fenced OR lease_until < ${DATABASE_NOW})
       RETURNING id`.execute(this.#db);
     return rows[0]?.id;
+  }
+
+  /** Of the runners of other controls that answer and are reached through them, the one with the most free memory. */
+  #roomiestElsewhere() {
+    return this.#db
+      .selectFrom('runners')
+      .innerJoin('controls', 'controls.id', 'runners.owner')
+      .select('runners.id')
+      .where('controls.id', '<>', this.#control)
+      .where('controls.address', 'is not', null)
+      .where(IS_LIVE_CONTROL)
+      .where('revoked_at', 'is', null)
+      .where(IS_ANSWERING)
+      .orderBy('mem_free_mib', 'desc')
+      .limit(1);
   }
 
   get #isFree() {

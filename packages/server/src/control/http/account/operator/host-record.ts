@@ -2,9 +2,7 @@ import type { HostRecord } from '@coppice/contract';
 import type { RunnerMetrics } from '../../../../lib/protocol/metrics-protocol.ts';
 import type { ListedRunner } from '../../../authority/joined-runners.ts';
 import type { ListedControl } from '../../../ownership/live-controls.ts';
-
-/** Owners note every 10 s that they have heard a runner. */
-const HEARD_MS = 30_000;
+import { HEARD_MS } from '../../../ownership/owners.ts';
 
 type HostRunner = HostRecord['runners'][number];
 
