@@ -36,7 +36,7 @@ const RECONNECT_DELAY_MS = 250;
 /** Of a runner on another machine, which may stay away for long. */
 const MAX_RECONNECT_DELAY_MS = 4_000;
 
-/** The images of a runner are listed less often than its VMs: what is created there is known without it. */
+/** The images of a runner are listed less often than its VMs, because control also notes the image of each create there. */
 const ROUNDS_PER_LISTING = 3;
 
 /** `local`: on the machine of control, with which it starts and stops. `joined`: elsewhere, and perhaps gone for good. */
