@@ -4,7 +4,9 @@ import type { AddressInfo } from 'node:net';
 import { after, before, describe, it } from 'node:test';
 import type { Api } from '../fixtures/api/api.ts';
 import {
+  FREE_PRIVATE_ADDRESS,
   HOST_PRIVATE_ADDRESS,
+  HOST_PUBLIC_ADDRESS,
   PORT,
   PRIVATE_ADDRESS,
   PUBLIC_ADDRESS,
@@ -40,7 +42,7 @@ describe('the default network', () => {
 
   it("reaches public addresses through the host, under the host's address", async () => {
     const answer = await fetchFrom(`http://${PUBLIC_ADDRESS}:${PORT}/`);
-    assert.deepEqual([answer.exit_code, answer.stdout], [0, 'from 203.0.113.1']);
+    assert.deepEqual([answer.exit_code, answer.stdout], [0, `from ${HOST_PUBLIC_ADDRESS}`]);
   });
 
   it('reaches no private range, no other guest and no server of the host', async () => {
@@ -54,7 +56,7 @@ describe('the default network', () => {
     const targets = [
       `http://${PRIVATE_ADDRESS}:${PORT}/`,
       `http://${HOST_PRIVATE_ADDRESS}:${port}/`,
-      `http://203.0.113.1:${port}/`,
+      `http://${HOST_PUBLIC_ADDRESS}:${port}/`,
       `http://${gateway}:${port}/`,
       `http://${gateway}:${apiPort}/healthz`,
       `http://${siblingAddress}:8000/`,
@@ -69,7 +71,7 @@ describe('the default network', () => {
   it('also applies to a root that takes another address or uses IPv6', async () => {
     const spoofed = await api.exec(
       id,
-      `ip addr add 10.99.77.200/32 dev eth0 && curl -s -m 3 --interface 10.99.77.200 http://${PUBLIC_ADDRESS}:${PORT}/; echo "exit $?"; ip addr del 10.99.77.200/32 dev eth0; ip -6 route show default`,
+      `ip addr add ${FREE_PRIVATE_ADDRESS}/32 dev eth0 && curl -s -m 3 --interface ${FREE_PRIVATE_ADDRESS} http://${PUBLIC_ADDRESS}:${PORT}/; echo "exit $?"; ip addr del ${FREE_PRIVATE_ADDRESS}/32 dev eth0; ip -6 route show default`,
     );
     assert.match(spoofed.stdout, /^exit [1-9]\d*\n$/u);
   });

@@ -32,8 +32,12 @@ export const PLACES = new Map(
 
 /** Imports of fixtures that keep one service, with its images and templates, for all files that use them. */
 const SHARING = [
-  /fixtures\/(?:service\/shared|api\/client|clones\/clone-check|images\/image-kind)\.ts'/u,
-  /fixtures\/egress\/egress-shared\.ts'/u,
+  {
+    pattern: /fixtures\/(?:service\/shared|api\/client|clones\/clone-check|images\/image-kind)\.ts'/u,
+    isCut: true,
+  },
+  // The internet of these has addresses that two lanes cannot have at once.
+  { pattern: /fixtures\/egress\/egress-shared\.ts'/u, isCut: false },
 ];
 
 /** Tests that do random work for a given time, and of which no answer is urgent. */
@@ -108,8 +112,9 @@ export function divide({ files, times }) {
  */
 export async function planMachineJobs({ suite, node, files, times, env }) {
   const secondsOf = secondsFrom(times, UNKNOWN_SECONDS);
-  const groups = (await groupByService(files)).flatMap((group) => cut(group, secondsOf));
-  return groups.map((group) => ({
+  const groups = await groupByService(files);
+  const jobs = groups.flatMap(({ files, isCut }) => (isCut ? cut(files, secondsOf) : [files]));
+  return jobs.map((group) => ({
     suite,
     title: group.map((file) => relative(REPOSITORY, file)).join(' '),
     place: placeOf(group[0] ?? ''),
@@ -154,16 +159,18 @@ function placeOf(file) {
 
 /**
  * @param {readonly string[]} files
- * @returns {Promise<string[][]>}
+ * @returns {Promise<{ files: string[], isCut: boolean }[]>}
  */
 async function groupByService(files) {
-  /** @type {Map<string, string[]>} */
+  /** @type {Map<string, { files: string[], isCut: boolean }>} */
   const groups = new Map();
   for (const file of files) {
     const text = await readFile(file, 'utf8');
-    const sharing = SHARING.findIndex((pattern) => pattern.test(text));
-    const key = sharing < 0 ? file : `${sharing} ${placeOf(file)}`;
-    groups.set(key, [...(groups.get(key) ?? []), file]);
+    const sharing = SHARING.find(({ pattern }) => pattern.test(text));
+    const key = sharing === undefined ? file : `${sharing.pattern.source} ${placeOf(file)}`;
+    const group = groups.get(key) ?? { files: [], isCut: sharing?.isCut ?? false };
+    group.files.push(file);
+    groups.set(key, group);
   }
   return [...groups.values()];
 }
