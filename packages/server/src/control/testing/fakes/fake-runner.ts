@@ -204,7 +204,9 @@ export class FakeRunner implements AsyncDisposable {
       );
     });
     if (this.#tls === undefined) await rm(this.socketPath, { force: true });
-    server.listen(this.#tls === undefined ? { path: this.socketPath } : { host: '127.0.0.1', port: this.#port });
+    server.listen(
+      this.#tls === undefined ? { path: this.socketPath } : { host: '127.0.0.1', port: this.#port },
+    );
     await once(server, 'listening');
     if (this.#tls !== undefined) this.#port = (server.address() as AddressInfo).port;
     this.#server = server;
