@@ -4,6 +4,10 @@ import type { VmShape } from '../../lib/protocol/runner-protocol.ts';
 import { ElsewhereError } from '../placement/elsewhere.ts';
 import type { OwnedRunner } from './owned-runner.ts';
 
+/** Of the runners that are asked for room after the first one has refused. */
+const MAX_WITH_ROOM = 16;
+const MAX_WITHOUT_ROOM = 8;
+
 /** A runner with room that is reserved for a VM until this is disposed. */
 export interface Place extends Disposable {
   readonly runner: OwnedRunner;
@@ -51,7 +55,7 @@ export class Runners {
 
   /** Returns a runner for work that any of them can do. Throws `unavailable` without one. */
   any(): OwnedRunner {
-    const [runner] = this.#inOrder();
+    const runner = findBest(this.list(), rank);
     if (runner === undefined) throw noRunner();
     return runner;
   }
@@ -63,14 +67,14 @@ export class Runners {
   }
 
   /**
-   * Reserves room for a VM: the runner with the largest share of free memory is asked first, and the next one if it refuses or
-   * does not answer. Throws an {@link ElsewhereError} if another control has a runner with room, else the refusal of the last one:
+   * Reserves room for a VM: the runner with the largest share of free memory is asked first, and the next ones if it refuses or
+   * does not answer. Of many runners only some are asked. Throws an {@link ElsewhereError} if another control has a runner with room, else the refusal of the last one:
    * `invalid_request` for a shape that none can ever have, else `capacity` or `unavailable`.
    */
   async admit(vmId: string, shape: VmShape, among?: readonly OwnedRunner[]): Promise<Place> {
     let refusal: AppError = noRunner();
-    for (const runner of this.#inOrder(among ?? this.list())) {
-      if (runner.isCordoned || !runner.hasReported) continue;
+    const open = (among ?? this.list()).filter((runner) => !runner.isCordoned && runner.hasReported);
+    for (const runner of listCandidates(open, shape)) {
       try {
         const admission = await runner.admit(vmId, shape);
         return { runner, [Symbol.dispose]: () => admission[Symbol.dispose]() };
@@ -82,12 +86,40 @@ export class Runners {
     const elsewhere = among === undefined ? await this.#findElsewhere(shape) : undefined;
     throw elsewhere === undefined ? refusal : new ElsewhereError(elsewhere, refusal);
   }
+}
 
-  /** Those that are connected come first: the others may be restarting. */
-  #inOrder(among: readonly OwnedRunner[] = this.list()): OwnedRunner[] {
-    const rank = (runner: OwnedRunner): number => (runner.isConnected ? 1 : 0) + runner.freeShare / 2;
-    return among.toSorted((a, b) => rank(b) - rank(a));
+/** Those that are connected come first: the others may be restarting. */
+function rank(runner: OwnedRunner): number {
+  return (runner.isConnected ? 4 : 0) + runner.freeShare;
+}
+
+/** Yields the runners to ask, the best one first. Usually it accepts, so only then are the others put in order. */
+function* listCandidates(among: readonly OwnedRunner[], shape: VmShape): Generator<OwnedRunner> {
+  const rankFor = (runner: OwnedRunner): number => rank(runner) + (runner.hasRoom(shape) ? 2 : 0);
+  const best = findBest(among, rankFor);
+  if (best === undefined) return;
+  yield best;
+  const ranked = among.map((runner) => ({ runner, rank: rankFor(runner) }));
+  const others = ranked.toSorted((a, b) => b.rank - a.rank).map(({ runner }) => runner);
+  const next = others.filter((runner) => runner !== best && runner.hasRoom(shape));
+  yield* next.slice(0, MAX_WITH_ROOM);
+  // A runner without room when it last reported may have some now, but not each of a thousand can be asked.
+  yield* others.filter((runner) => runner !== best && !runner.hasRoom(shape)).slice(0, MAX_WITHOUT_ROOM);
+}
+
+function findBest(
+  among: readonly OwnedRunner[],
+  rankOf: (runner: OwnedRunner) => number,
+): OwnedRunner | undefined {
+  let best: OwnedRunner | undefined;
+  let highest = -Infinity;
+  for (const runner of among) {
+    const ranked = rankOf(runner);
+    if (best !== undefined && ranked <= highest) continue;
+    best = runner;
+    highest = ranked;
   }
+  return best;
 }
 
 const TRIED_ELSEWHERE: ReadonlySet<ErrorCode> = new Set([
