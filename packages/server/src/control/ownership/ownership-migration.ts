@@ -25,6 +25,15 @@ export async function createOwnership(db: Kysely<unknown>): Promise<void> {
     )`.execute(db);
 }
 
+/** One moment for all sandboxes of a runner, which before was written into the row of each. */
+export async function addSeenMoments(db: Kysely<unknown>): Promise<void> {
+  await sql`
+    ALTER TABLE runners
+      ADD COLUMN seen_at bigint,
+      ADD COLUMN seen_boot_id text,
+      ADD COLUMN seen_boot_ms double precision`.execute(db);
+}
+
 /** Adds what control needs to connect to a runner of another machine; without values for one of the same machine. */
 export async function addRunnerAddresses(db: Kysely<unknown>): Promise<void> {
   await sql`

@@ -28,6 +28,10 @@ export interface RunnerTable {
   /** The memory that VMs may still take, as its owner last heard; the same for vCPUs. */
   mem_free_mib: Generated<number>;
   vcpus_free: Generated<number>;
+  /** When its owner last saw it with the VMs of all its sandboxes that ran, by the wall clock and since the boot of its host. */
+  seen_at: Generated<number | null>;
+  seen_boot_id: Generated<string | null>;
+  seen_boot_ms: Generated<number | null>;
   /** Since then it gets no new VMs. */
   cordoned_at: Generated<number | null>;
   /** Until then its owner hibernates sandboxes that may be hibernated; null unless it is being drained. */

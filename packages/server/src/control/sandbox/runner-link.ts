@@ -29,7 +29,8 @@ import type { EgressNotes } from '../egress/egress-notes.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
 import { EventAcknowledger } from './event-acknowledger.ts';
 import type { SandboxDriver } from './live/sandbox-driver.ts';
-import type { Heartbeat as SandboxBeat, SandboxStore } from './record/sandbox-store.ts';
+import type { SandboxStore } from './record/sandbox-store.ts';
+import { recordRound } from './seen-round.ts';
 
 const RECONNECT_DELAY_MS = 250;
 /** Of a runner on another machine, which may stay away for long. */
@@ -45,7 +46,7 @@ export interface RunnerLinkParts {
   captures: CaptureKeeper;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
-  claims: Pick<RunnerClaims, 'claim' | 'noteFree'>;
+  claims: Pick<RunnerClaims, 'claim' | 'noteRound'>;
   kind: LinkKind;
   reconcileIntervalMs: number;
   /** After this time without a connection the VMs of a joined runner count as lost. */
@@ -148,6 +149,7 @@ export class RunnerLink implements AsyncDisposable {
   #noteHeartbeat(heartbeat: Heartbeat): void {
     const { runner } = this.#parts;
     runner.presence.note(heartbeat);
+    runner.noteCapacity(heartbeat.capacity);
     if (runner.isConnected && heartbeat.roster !== this.#rosterDigest)
       this.#repair('roster', () => this.#reconcile());
   }
@@ -203,13 +205,10 @@ export class RunnerLink implements AsyncDisposable {
     const views = this.#drivers()
       .filter((driver) => !driver.isBusy)
       .map(toView);
+    const before = this.#drivers().filter(({ row }) => row.status === 'running');
     const { vms: listed } = await this.#readRoster();
     const vms = new Set(listed.map((vm) => vm.id));
-    const seenAt = runner.presence.now();
-    const seen = this.#drivers().filter(({ row }) => row.status === 'running' && vms.has(row.id));
-    for (const driver of seen) driver.live.noteSeen(seenAt);
-    await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
-    await claims.noteFree(runner.id, runner.free);
+    await recordRound({ runner, store, claims }, { before, now: this.#drivers(), vms });
     await drivers.recoverInserts();
     const running = new Set(listed.filter((vm) => vm.state === 'running').map((vm) => vm.id));
     for (const { driver, status, revision } of views) {
@@ -305,9 +304,4 @@ interface View {
 
 function toView(driver: SandboxDriver): View {
   return { driver, status: driver.row.status, revision: driver.revision };
-}
-
-function toHeartbeat({ row, live }: SandboxDriver): SandboxBeat {
-  const { lastActiveAt, isInUse, operations } = live;
-  return { id: row.id, lastActiveAt, isInUse, operation: operations.current };
 }

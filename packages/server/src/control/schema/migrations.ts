@@ -18,7 +18,7 @@ import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
-import { addRunnerAddresses, createOwnership } from '../ownership/ownership-migration.ts';
+import { addRunnerAddresses, addSeenMoments, createOwnership } from '../ownership/ownership-migration.ts';
 import { createUsedTickets } from '../auth/used-tickets.ts';
 import {
   addLiveColumns,
@@ -145,6 +145,11 @@ export const MIGRATIONS: Record<string, Migration> = {
     async up(db: Database) {
       await nameControlsOfDisks(db);
       await nameControlsOfBuilds(db);
+    },
+  },
+  '0034_seen_runners': {
+    async up(db: Database) {
+      await addSeenMoments(db);
     },
   },
 };

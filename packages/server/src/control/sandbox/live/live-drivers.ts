@@ -42,7 +42,7 @@ export class LiveDrivers implements Disposable {
 
   /** Adopts the sandboxes of a runner that are live according to their records. Call when this control has just got it. */
   async load(runnerId: string): Promise<void> {
-    await this.#parts.store.forgetResumes(runnerId);
+    await this.#parts.store.forgetMarks(runnerId);
     await this.adopt(runnerId);
   }
 
