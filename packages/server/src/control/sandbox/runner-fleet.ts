@@ -20,6 +20,8 @@ import { drainRunner } from './drain-runner.ts';
 import type { LinkKind, RunnerLink } from './runner-link.ts';
 
 const LOOK_EVERY_MS = 1_000;
+/** Each needs a few statements, and there are ten connections. */
+const TAKEN_AT_ONCE = 16;
 const DRAIN_EVERY_MS = 10_000;
 /** Of a control that is alone with the runner of its machine: it only notes whether the operator has cordoned it. */
 const REST_MS = 5_000;
@@ -44,7 +46,7 @@ export interface RunnerFleetParts {
   openLink: (runner: OwnedRunner, kind: LinkKind) => RunnerLink;
   /** Puts the captures of a runner into the object store until it is disposed. Undefined without one. */
   openStorage: ((runner: OwnedRunner) => AsyncDisposable) | undefined;
-  /** Called before the sandboxes of a runner are adopted. */
+  /** Called when runners are taken, before their sandboxes are adopted. */
   beforeLoad: () => Promise<void>;
 }
 
@@ -123,7 +125,10 @@ export class RunnerFleet implements AsyncDisposable {
     const isAlone = connect === undefined;
     const outcome = await claims.takeLocal({ id, seen: seen?.epoch, region, nodeId, isAlone });
     if (outcome === 'elsewhere') return;
-    if (outcome === 'taken') await this.#adopt(id, local, { joined: undefined, close: () => undefined });
+    if (outcome === 'taken') {
+      await this.#parts.beforeLoad();
+      await this.#adopt(id, local, { joined: undefined, close: () => undefined });
+    }
     this.#isLocalTaken = true;
   }
 
@@ -146,15 +151,34 @@ export class RunnerFleet implements AsyncDisposable {
       await this.#drop(id);
       this.#parts.drivers.unload(id);
     }
-    for (const [id, runner] of joined) {
+    const free = [...joined.values()].filter(({ id, isFree }) => isFree && !this.#members.has(id));
+    for (let at = 0; at < free.length; at += TAKEN_AT_ONCE) {
       if (this.#stop.signal.aborted) return;
-      if (this.#members.has(id) || !runner.isFree) continue;
-      const epoch = await claims.claim(id);
-      if (epoch === undefined) continue;
-      const opened = connect(runner);
-      opened.client.useEpoch(epoch);
-      await this.#adopt(id, opened.client, { joined: runner, close: () => opened[Symbol.dispose]() });
+      await this.#takeAll(free.slice(at, at + TAKEN_AT_ONCE), connect);
     }
+  }
+
+  /** Takes runners without an owner at once: one after the other, a thousand would wait for minutes after a control was killed. */
+  async #takeAll(
+    free: readonly JoinedRunner[],
+    connect: (runner: JoinedRunner) => OpenedClient,
+  ): Promise<void> {
+    const claimed = await Promise.all(
+      free.map(async (runner) => ({ runner, epoch: await this.#parts.claims.claim(runner.id) })),
+    );
+    const own = claimed.flatMap(({ runner, epoch }) => (epoch === undefined ? [] : [{ runner, epoch }]));
+    if (own.length === 0) return;
+    await this.#parts.beforeLoad();
+    const adopted = await Promise.allSettled(
+      own.map(({ runner, epoch }) => {
+        const opened = connect(runner);
+        opened.client.useEpoch(epoch);
+        const close = (): void => opened[Symbol.dispose]();
+        return this.#adopt(runner.id, opened.client, { joined: runner, close });
+      }),
+    );
+    const failed = adopted.find((outcome) => outcome.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
   }
 
   /** Keeps new VMs away from runners that are cordoned, and empties those that are drained. */
@@ -201,11 +225,10 @@ export class RunnerFleet implements AsyncDisposable {
   }
 
   async #adopt(id: string, client: RunnerClient, member: Omit<Member, 'link' | 'storage'>): Promise<void> {
-    const { runners, drivers, clock, openLink, openStorage, beforeLoad, log } = this.#parts;
+    const { runners, drivers, clock, openLink, openStorage, log } = this.#parts;
     const runner = new OwnedRunner(id, client, clock);
     runners.add(runner);
     try {
-      await beforeLoad();
       await drivers.load(id);
       runner.isCordoned = (await this.#parts.claims.listClosed()).some((closed) => closed.id === id);
     } catch (error) {
