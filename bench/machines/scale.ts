@@ -33,8 +33,11 @@ const ORGANIZATIONS = 100;
 const ROUNDS = options.quick ? 5 : 30;
 const OPERATIONS = options.quick ? 5 : 50;
 /** More than two rounds of reconciliation. */
-const SETTLE_MS = options.quick ? 1_000 : 25_000;
-const IDLE_MS = options.quick ? 2_000 : 30_000;
+const SETTLE_MS = options.quick ? 1_000 : 15_000;
+const IDLE_MS = options.quick ? 2_000 : 20_000;
+const TOLD_POLL_MS = 3_000;
+/** In the statement that control sends for each sandbox whose policy it sends again. */
+const READ_GRANTS = 'from "sandbox_credentials" left join';
 const MAX_OPEN = 400;
 const SHOWN_STATEMENTS = 15;
 const KIB = 1024;
@@ -176,6 +179,16 @@ async function showStatements({ database }: ScaleInstallation, title: string): P
     process.stdout.write(`${Math.round(ms)} ms, ${calls} calls, ${rows} rows: ${query.slice(0, 160)}\n`);
 }
 
+/** Resolves when control has sent all policies to the runners again, which it does after each start, behind requests. */
+async function untilTold({ installation: { database } }: Stage): Promise<void> {
+  for (let before = -1; ;) {
+    const told = await database.countCalls(READ_GRANTS);
+    if (told === before) return;
+    before = told;
+    await delay(TOLD_POLL_MS);
+  }
+}
+
 /** Starts the control of a tier with all that it will have, and measures what it costs without any request. */
 async function measureStart(stage: Stage, runners: number): Promise<{ figure: Figure; idle: Cost }> {
   const { installation } = stage;
@@ -190,6 +203,8 @@ async function measureStart(stage: Stage, runners: number): Promise<{ figure: Fi
   const startedAt = performance.now();
   stage.control = await installation.startControl('first');
   const connectedAt = await installation.untilConnected(stage.control);
+  await untilTold(stage);
+  const toldAt = performance.now();
   await delay(SETTLE_MS);
   await showStatements(installation, `start with ${runners} runners and ${to} sandboxes`);
   await installation.database.forgetStatements();
@@ -199,6 +214,7 @@ async function measureStart(stage: Stage, runners: number): Promise<{ figure: Fi
   const samples = [
     one('start: until it serves', 'ms', stage.control.serveMs),
     one('start: until all runners are connected', 'ms', connectedAt - startedAt),
+    one('start: until policies have been sent again', 'ms', toldAt - startedAt),
     one('memory of control', 'MiB', readResidentMiB(stage.control.process.pid)),
     one('CPU of control, each runner and second', 'ms', each(idle.controlMs)),
     one('CPU of PostgreSQL, each runner and second', 'ms', each(idle.postgresMs)),
@@ -244,6 +260,18 @@ async function measureTier(stage: Stage, runners: number): Promise<Figure[]> {
   return [figure, ...latency, operations, await measureRate(stage, idle, title)];
 }
 
+/** A run takes long: each part is shown when it has been measured. */
+function show(figures: readonly Figure[]): readonly Figure[] {
+  for (const { name, samples, note = '' } of figures) {
+    process.stdout.write(`\n${name}. ${note}\n`);
+    for (const sample of samples)
+      process.stdout.write(
+        `  ${sample.name}: ${sample.median.toFixed(2)} ${sample.unit}, p95 ${sample.p95.toFixed(2)}\n`,
+      );
+  }
+  return figures;
+}
+
 export async function benchScale(): Promise<Figure[]> {
   await using installation = await ScaleInstallation.start();
   const control = await installation.startControl('first');
@@ -254,8 +282,8 @@ export async function benchScale(): Promise<Figure[]> {
     { name: 'no runner', against: '–', ratio: undefined, goal: '–', samples: [memory] },
   ];
   const stage: Stage = { installation, control, keys, sandboxes: 0 };
-  for (const runners of TIERS) figures.push(...(await measureTier(stage, runners)));
-  figures.push(await measureTakeover(stage));
+  for (const runners of TIERS) figures.push(...show(await measureTier(stage, runners)));
+  figures.push(...show([await measureTakeover(stage)]));
   return figures;
 }
 
