@@ -58,6 +58,31 @@ test('one moment in the row of the runner is that of all its sandboxes, also for
   assert.equal((await harness.call('GET', `/v1/runs/${other}`)).body.status, 'running');
 });
 
+test('a heartbeat with the roster of the last round stands for a round, and the third round reads the roster again', async () => {
+  await using harness = await startHarness({ reconcileIntervalMs: 400 });
+  await using db = harness.openDatabase();
+  const { runner } = harness;
+  const countRosters = (): number => runner.requests.filter((request) => request === 'GET /roster').length;
+  const readSeen = async (): Promise<number> =>
+    (await db.selectFrom('runners').select('seen_boot_ms').executeTakeFirstOrThrow()).seen_boot_ms ?? 0;
+  await harness.create();
+  runner.beat();
+  // More often than rounds, so that each has a heartbeat before it.
+  const beating = setInterval(() => runner.beat(), 50);
+  try {
+    const rosters = countRosters();
+    const seen = new Set<number>();
+    await waitFor('many rounds', async () => seen.add(await readSeen()).size >= 12);
+    const read = countRosters() - rosters;
+    assert.ok(read >= 2 && read <= 8, `${read} rosters in 12 rounds`);
+    const strange = `run${'8'.repeat(20)}`;
+    runner.vms.set(strange, { ...vm, id: strange, timings_ms: {} });
+    await waitFor('the removal of a VM without a record', () => !runner.vms.has(strange));
+  } finally {
+    clearInterval(beating);
+  }
+});
+
 test('while a VM is missing, the moment of the runner stays, and its other sandboxes get theirs', async () => {
   await using harness = await startHarness({ reconcileIntervalMs: NEVER_MS });
   await using db = harness.openDatabase();

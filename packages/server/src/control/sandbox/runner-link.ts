@@ -14,12 +14,14 @@
  *
  * The reconciler leaves sandboxes with an operation under way to that operation. After an outage of the runner every
  * idle timer gets a grace, as callers could not send requests. A heartbeat whose digest of the roster is another one than that
- * of the last round starts a round at once.
+ * of the last round starts a round at once. While the digest stays, and the records agree, most rounds only note that the VMs
+ * were there at the heartbeat.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { digestRoster } from '../../lib/protocol/roster-digest.ts';
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { Heartbeat, Roster, RunnerEvent } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerClaims } from '../ownership/runner-claims.ts';
 import type { OwnedRunner } from '../runners/owned-runner.ts';
@@ -35,6 +37,8 @@ import { recordRound } from './seen-round.ts';
 const RECONNECT_DELAY_MS = 250;
 /** Of a runner on another machine, which may stay away for long. */
 const MAX_RECONNECT_DELAY_MS = 4_000;
+/** Rounds in a row that trust the heartbeats. The next one also compares captures, and finds what a digest does not show. */
+const MAX_QUIET_ROUNDS = 2;
 
 /** `local`: on the machine of control, with which it starts and stops. `joined`: elsewhere, and perhaps gone for good. */
 export type LinkKind = 'local' | 'joined';
@@ -65,6 +69,11 @@ export class RunnerLink implements AsyncDisposable {
   #lostBy: string | undefined;
   /** Of the roster that was reconciled last. */
   #rosterDigest: string | undefined;
+  /** The VMs of that roster. Undefined if not all of them ran. */
+  #rosterVms: ReadonlySet<string> | undefined;
+  /** When a heartbeat confirmed that roster. Each confirms one round. */
+  #confirmedAt: HostMoment | undefined;
+  #quietRounds = 0;
   /** Ids of what is being repaired. */
   readonly #repairing = new Set<string>();
   #loops: Promise<unknown> = Promise.resolve();
@@ -128,7 +137,7 @@ export class RunnerLink implements AsyncDisposable {
     while (!signal.aborted) {
       await this.#pause(this.#parts.reconcileIntervalMs);
       if (signal.aborted || !this.#parts.runner.isConnected) continue;
-      await this.#reconcile().catch((error: unknown) =>
+      await this.#round().catch((error: unknown) =>
         this.#parts.log.warn({ err: error }, 'reconciling failed'),
       );
     }
@@ -150,8 +159,9 @@ export class RunnerLink implements AsyncDisposable {
     const { runner } = this.#parts;
     runner.presence.note(heartbeat);
     runner.noteCapacity(heartbeat.capacity);
-    if (runner.isConnected && heartbeat.roster !== this.#rosterDigest)
-      this.#repair('roster', () => this.#reconcile());
+    const isSame = heartbeat.roster === this.#rosterDigest;
+    this.#confirmedAt = isSame ? runner.presence.now() : undefined;
+    if (runner.isConnected && !isSame) this.#repair('roster', () => this.#reconcile());
   }
 
   async #noteConnected(): Promise<void> {
@@ -197,8 +207,34 @@ export class RunnerLink implements AsyncDisposable {
     notes.forgetEnd(id);
   }
 
+  async #round(): Promise<void> {
+    const { runner, store, claims, drivers, egressKeeper } = this.#parts;
+    const seenAt = this.#confirmedAt;
+    this.#confirmedAt = undefined;
+    const vms = this.#rosterVms;
+    if (seenAt === undefined || this.#quietRounds >= MAX_QUIET_ROUNDS || !this.#agreesWith(vms))
+      return this.#reconcile();
+    this.#quietRounds += 1;
+    const now = this.#drivers();
+    await recordRound({ runner, store, claims }, { before: now, now, vms, seenAt });
+    await drivers.recoverInserts();
+    void egressKeeper.tell((id) => drivers.find(id));
+  }
+
+  /** Returns whether the VMs are those of the sandboxes that run, and none of the sandboxes needs a repair. */
+  #agreesWith(vms: ReadonlySet<string> | undefined): vms is ReadonlySet<string> {
+    const drivers = this.#drivers();
+    const running = drivers.filter(({ row }) => row.status === 'running');
+    return (
+      vms?.size === running.length &&
+      running.every(({ row }) => vms.has(row.id)) &&
+      drivers.every(({ boot, rollback }) => !boot.isInterrupted && !rollback.isAbandoned)
+    );
+  }
+
   async #reconcile(): Promise<void> {
     const { drivers, runner, store, claims, captures, egressKeeper } = this.#parts;
+    this.#quietRounds = 0;
     runner.noteStatus(await runner.client.status());
     // Both are taken before the VMs are listed: a sandbox that starts in between is in neither.
     const live = new Set(this.#drivers().map(({ row }) => row.id));
@@ -208,7 +244,8 @@ export class RunnerLink implements AsyncDisposable {
     const before = this.#drivers().filter(({ row }) => row.status === 'running');
     const { vms: listed } = await this.#readRoster();
     const vms = new Set(listed.map((vm) => vm.id));
-    await recordRound({ runner, store, claims }, { before, now: this.#drivers(), vms });
+    const seenAt = runner.presence.now();
+    await recordRound({ runner, store, claims }, { before, now: this.#drivers(), vms, seenAt });
     await drivers.recoverInserts();
     const running = new Set(listed.filter((vm) => vm.state === 'running').map((vm) => vm.id));
     for (const { driver, status, revision } of views) {
@@ -249,6 +286,9 @@ export class RunnerLink implements AsyncDisposable {
     this.#requireSame(roster.runner_id);
     runner.presence.note(roster);
     this.#rosterDigest = digestRoster(roster.vms);
+    this.#confirmedAt = undefined;
+    const haveStarted = roster.vms.every(({ state }) => state === 'running');
+    this.#rosterVms = haveStarted ? new Set(roster.vms.map(({ id }) => id)) : undefined;
     return roster;
   }
 

@@ -5,6 +5,7 @@
  *     all that run are there ─► runners.seen_at, since when each of them is known to have run
  *     one is missing         ─► sandboxes.last_seen_at of the others; that of the runner stays as it was
  */
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { RunnerClaims } from '../ownership/runner-claims.ts';
 import type { OwnedRunner } from '../runners/owned-runner.ts';
 import type { SandboxDriver } from './live/sandbox-driver.ts';
@@ -23,13 +24,14 @@ export interface SeenRound {
   now: readonly SandboxDriver[];
   /** Ids of the VMs that the runner has. */
   vms: ReadonlySet<string>;
+  /** When it had them. */
+  seenAt: HostMoment;
 }
 
 export async function recordRound(
   { runner, store, claims }: SeenRoundParts,
-  { before, now, vms }: SeenRound,
+  { before, now, vms, seenAt }: SeenRound,
 ): Promise<void> {
-  const seenAt = runner.presence.now();
   const seen = now.filter(({ row }) => row.status === 'running' && vms.has(row.id));
   const isMissing = before.some(({ row }) => row.status === 'running' && !vms.has(row.id));
   for (const { live } of seen) live.noteSeen(seenAt);
