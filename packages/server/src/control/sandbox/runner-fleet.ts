@@ -16,12 +16,15 @@ import { OwnedRunner } from '../runners/owned-runner.ts';
 import type { Runners } from '../runners/runners.ts';
 import type { Clock } from '../time/clock.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
+import { Slots } from '../../lib/waiting/slots.ts';
 import { drainRunner } from './drain-runner.ts';
 import type { LinkKind, RunnerLink } from './runner-link.ts';
 
 const LOOK_EVERY_MS = 1_000;
 /** Each needs a few statements, and there are ten connections. */
 const TAKEN_AT_ONCE = 16;
+/** A thousand handshakes and rosters at once would keep this process from renewing its lease in time. */
+const CONNECTED_AT_ONCE = 16;
 const DRAIN_EVERY_MS = 10_000;
 /** Of a control that is alone with the runner of its machine: it only notes whether the operator has cordoned it. */
 const REST_MS = 5_000;
@@ -64,6 +67,10 @@ export class RunnerFleet implements AsyncDisposable {
   readonly #members = new Map<string, Member>();
   readonly #replaced = Promise.withResolvers<Error>();
   readonly #draining = new Set<string>();
+  readonly #starts = new Slots('connections with runners', {
+    maxRunning: CONNECTED_AT_ONCE,
+    maxWaiting: Infinity,
+  });
   #isLocalTaken = false;
   #isStarted = false;
   #loop: Promise<void> = Promise.resolve();
@@ -81,7 +88,7 @@ export class RunnerFleet implements AsyncDisposable {
   /** Resolves after the first attempt to connect with the runners that it has, whatever its outcome. */
   async start(): Promise<void> {
     this.#isStarted = true;
-    await Promise.all([...this.#members.values()].map(({ link }) => link.start()));
+    await Promise.all([...this.#members.entries()].map(([id, { link }]) => this.#startLink(id, link)));
     this.#loop = this.#keep();
   }
 
@@ -242,7 +249,17 @@ export class RunnerFleet implements AsyncDisposable {
     this.#members.set(id, { ...member, link, storage: openStorage?.(runner) });
     log.info({ runner_id: id }, 'this control has the runner');
     // One runner that does not answer must not keep the others waiting.
-    if (this.#isStarted) void link.start();
+    if (this.#isStarted) void this.#startLink(id, link);
+  }
+
+  async #startLink(id: string, link: RunnerLink): Promise<void> {
+    const begin = async (): Promise<void> => {
+      // It may have been dropped meanwhile.
+      if (this.#members.get(id)?.link === link) await link.start();
+    };
+    await this.#starts.run(this.#stop.signal, begin).catch((error: unknown) => {
+      if (!this.#stop.signal.aborted) throw error;
+    });
   }
 
   async #drop(id: string): Promise<void> {
