@@ -10,7 +10,7 @@ import { parseArgs } from 'node:util';
 import { interleave, summarize, timeMs, type Sample } from '../fixtures/measure.ts';
 import { readResidentMiB } from '../fixtures/process-usage.ts';
 import { report, type Figure } from '../fixtures/report.ts';
-import { send, sendAtRate, type Answer } from '../fixtures/scale/scale-client.ts';
+import { send, sendAtRate, type Answer, type Call } from '../fixtures/scale/scale-client.ts';
 import { ScaleInstallation, type ScaleControl } from '../fixtures/scale/scale-installation.ts';
 import { measureCost, measureIdle, shareOf, type Cost } from '../fixtures/scale/scale-meter.ts';
 import { addOrganizations, addSandboxes } from '../fixtures/scale/scale-population.ts';
@@ -39,9 +39,11 @@ const TOLD_POLL_MS = 3_000;
 /** In the statement that control sends for each sandbox whose policy it sends again. */
 const READ_GRANTS = 'from "sandbox_credentials" left join';
 const MAX_OPEN = 400;
+const MAX_ATTEMPTS = 5;
+const RETRY_MS = 200;
 const SHOWN_STATEMENTS = 15;
-const KIB = 1024;
 const BODY = { image: 'node:22-slim', mem_mib: 512, timeout: 86_400 };
+const CREATE = { method: 'POST', path: '/v1/runs', body: BODY } as const;
 const FLOOR = 'a row, committed by itself';
 const NOTHING = 'a request for nothing (the key, and 404)';
 
@@ -60,17 +62,16 @@ function keyOf({ keys }: Stage, index: number): string {
 }
 
 /** Sends a request as one of the organizations. Throws unless it succeeds. */
-async function call(
-  stage: Stage,
-  index: number,
-  method: 'GET' | 'POST' | 'DELETE',
-  path: string,
-  body?: object,
-): Promise<Answer> {
-  const { address } = stage.control.process;
-  const key = keyOf(stage, index);
-  const answer = await send(address, { method, path, key, ...(body === undefined ? {} : { body }) });
-  if (answer.status >= 300) throw new Error(`${method} ${path} answered ${answer.status}: ${answer.body}`);
+async function call(stage: Stage, index: number, asked: Omit<Call, 'key'>): Promise<Answer> {
+  const call = { ...asked, key: keyOf(stage, index) };
+  let answer = await send(stage.control.process.address, call);
+  // Its latency includes the attempts that a busy machine refuses.
+  for (let attempt = 1; answer.status === 503 && attempt < MAX_ATTEMPTS; attempt += 1) {
+    await delay(RETRY_MS);
+    answer = await send(stage.control.process.address, call);
+  }
+  if (answer.status >= 300)
+    throw new Error(`${asked.method} ${asked.path} answered ${answer.status}: ${answer.body}`);
   return answer;
 }
 
@@ -83,11 +84,14 @@ async function measureOperations(stage: Stage, idle: Cost): Promise<Sample[]> {
   const ids: string[] = [];
   const exec = { command: 'true' };
   const operations: [name: string, work: (index: number) => Promise<unknown>][] = [
-    ['create', async (index) => ids.push(idOf(await call(stage, index, 'POST', '/v1/runs', BODY)))],
-    ['get', (index) => call(stage, index, 'GET', `/v1/runs/${ids[index]}`)],
-    ['list of 100', (index) => call(stage, index, 'GET', '/v1/runs?limit=100')],
-    ['exec', (index) => call(stage, index, 'POST', `/v1/runs/${ids[index]}/exec`, exec)],
-    ['destroy', (index) => call(stage, index, 'DELETE', `/v1/runs/${ids[index]}`)],
+    ['create', async (index) => ids.push(idOf(await call(stage, index, CREATE)))],
+    ['get', (index) => call(stage, index, { method: 'GET', path: `/v1/runs/${ids[index]}` })],
+    ['list of 100', (index) => call(stage, index, { method: 'GET', path: '/v1/runs?limit=100' })],
+    [
+      'exec',
+      (index) => call(stage, index, { method: 'POST', path: `/v1/runs/${ids[index]}/exec`, body: exec }),
+    ],
+    ['destroy', (index) => call(stage, index, { method: 'DELETE', path: `/v1/runs/${ids[index]}` })],
   ];
   const samples: Sample[] = [];
   for (const [name, work] of operations) {
@@ -107,7 +111,7 @@ async function measureOperations(stage: Stage, idle: Cost): Promise<Sample[]> {
 async function measureLatency(stage: Stage, title: string): Promise<Figure[]> {
   const { address } = stage.control.process;
   let index = 0;
-  const create = (): Promise<number> => timeMs(() => call(stage, (index += 1), 'POST', '/v1/runs', BODY));
+  const create = (): Promise<number> => timeMs(() => call(stage, (index += 1), CREATE));
   const values = await interleave(
     [
       { name: `create, ${title}`, run: create },
@@ -137,9 +141,7 @@ async function measureRate(stage: Stage, idle: Cost, title: string): Promise<Fig
   const plan = { perSecond: RATE, seconds: SECONDS, maxOpen: MAX_OPEN };
   let outcome: Awaited<ReturnType<typeof sendAtRate>> | undefined;
   const cost = await measureCost(control, installation.database, async () => {
-    outcome = await sendAtRate(plan, (index) =>
-      send(address, { method: 'POST', path: '/v1/runs', key: keyOf(stage, index), body: BODY }),
-    );
+    outcome = await sendAtRate(plan, (index) => send(address, { ...CREATE, key: keyOf(stage, index) }));
   });
   if (outcome === undefined) throw new Error('nothing was sent');
   await showStatements(installation, `creates, ${title}`);
@@ -254,10 +256,12 @@ async function measureTier(stage: Stage, runners: number): Promise<Figure[]> {
   const { figure, idle } = await measureStart(stage, runners);
   const title = `${runners} runners, ${stage.sandboxes} sandboxes`;
   process.stderr.write(`${title}\n`);
-  const latency = await measureLatency(stage, title);
+  show([figure]);
+  const latency = show(await measureLatency(stage, title));
   const samples = await measureOperations(stage, idle);
   const operations = { name: `operations, ${title}`, against: '–', ratio: undefined, goal: '–', samples };
-  return [figure, ...latency, operations, await measureRate(stage, idle, title)];
+  const rate = await measureRate(stage, idle, title);
+  return [figure, ...latency, ...show([operations, rate])];
 }
 
 /** A run takes long: each part is shown when it has been measured. */
@@ -282,7 +286,7 @@ export async function benchScale(): Promise<Figure[]> {
     { name: 'no runner', against: '–', ratio: undefined, goal: '–', samples: [memory] },
   ];
   const stage: Stage = { installation, control, keys, sandboxes: 0 };
-  for (const runners of TIERS) figures.push(...show(await measureTier(stage, runners)));
+  for (const runners of TIERS) figures.push(...(await measureTier(stage, runners)));
   figures.push(...show([await measureTakeover(stage)]));
   return figures;
 }

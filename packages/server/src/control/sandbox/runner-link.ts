@@ -134,8 +134,11 @@ export class RunnerLink implements AsyncDisposable {
 
   async #reconcileLoop(): Promise<void> {
     const { signal } = this.#stop;
+    const { reconcileIntervalMs: intervalMs } = this.#parts;
+    // Rounds of a thousand runners at the same moment would take all connections to PostgreSQL for seconds.
+    await this.#pause(Math.random() * intervalMs);
     while (!signal.aborted) {
-      await this.#pause(this.#parts.reconcileIntervalMs);
+      await this.#pause(intervalMs);
       if (signal.aborted || !this.#parts.runner.isConnected) continue;
       await this.#round().catch((error: unknown) =>
         this.#parts.log.warn({ err: error }, 'reconciling failed'),

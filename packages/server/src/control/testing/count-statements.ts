@@ -14,17 +14,18 @@ export async function countStatements(
   work: (index: number) => Promise<unknown>,
 ): Promise<Map<string, number>> {
   const counts = new Map<string, number>();
-  const { query } = pg.Client.prototype;
-  pg.Client.prototype.query = function counting(this: pg.Client, ...args: never[]): never {
-    const [asked] = args as [string | { text: string }];
+  const { prototype } = pg.Client;
+  const original = Reflect.get(prototype, 'query');
+  prototype.query = function counting(this: pg.Client, ...args: unknown[]): never {
+    const asked = args[0] as string | { text: string };
     const text = typeof asked === 'string' ? asked : asked.text;
     if (!SHARED.test(text)) counts.set(text, (counts.get(text) ?? 0) + 1);
-    return Reflect.apply(query, this, args) as never;
+    return Reflect.apply(original, this, args) as never;
   };
   try {
     for (let index = 0; index < operations; index += 1) await work(index);
   } finally {
-    pg.Client.prototype.query = query;
+    prototype.query = original;
   }
   const each = [...counts].map(([text, count]) => [text, Math.round(count / operations)] as const);
   return new Map(each.filter(([, count]) => count > 0));

@@ -177,11 +177,6 @@ export class FakeRunner implements AsyncDisposable {
     return this.#port;
   }
 
-  /** Number of controls that follow its events. */
-  get listeners(): number {
-    return this.#listeners.size;
-  }
-
   async start(): Promise<void> {
     const server =
       this.#tls === undefined
