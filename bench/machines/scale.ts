@@ -7,13 +7,16 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import {
+  addOrganizations,
+  addSandboxes,
+} from '../../packages/server/src/control/testing/scale/many-running.ts';
 import { interleave, summarize, timeMs, type Sample } from '../fixtures/measure.ts';
 import { readResidentMiB } from '../fixtures/process-usage.ts';
 import { report, type Figure } from '../fixtures/report.ts';
 import { send, sendAtRate, type Answer, type Call } from '../fixtures/scale/scale-client.ts';
 import { ScaleInstallation, type ScaleControl } from '../fixtures/scale/scale-installation.ts';
 import { measureCost, measureIdle, shareOf, type Cost } from '../fixtures/scale/scale-meter.ts';
-import { addOrganizations, addSandboxes } from '../fixtures/scale/scale-population.ts';
 
 const { values: options } = parseArgs({
   options: {
