@@ -18,7 +18,12 @@ import { historyMigration } from '../billing/history-migration.ts';
 import { installationMigration } from '../db/installation-migration.ts';
 import { keyScopesMigration } from '../auth/key-scopes-migration.ts';
 import { sessionKeysMigration } from '../auth/session-keys-migration.ts';
-import { addRunnerAddresses, addRunnerReports, createOwnership } from '../ownership/ownership-migration.ts';
+import {
+  addRunnerAddresses,
+  addRunnerReports,
+  addSeenMoments,
+  createOwnership,
+} from '../ownership/ownership-migration.ts';
 import { createUsedTickets } from '../auth/used-tickets.ts';
 import {
   addLiveColumns,
@@ -156,4 +161,5 @@ export const MIGRATIONS: Record<string, Migration> = {
     },
   },
   '0033_runner_reports': { up: addRunnerReports },
+  '0034_seen_runners': { up: addSeenMoments },
 };

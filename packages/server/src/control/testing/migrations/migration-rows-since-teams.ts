@@ -22,7 +22,7 @@ import {
 } from './migration-names.ts';
 import { EVENTS } from './migration-rows-of-events.ts';
 import { NAMED_SECRETS, ORGANIZATION_AUDIT } from './migration-rows-of-organizations.ts';
-import { OWNERSHIP, RUNNER_IDENTITIES, RUNNER_REPORTS } from './migration-rows-of-runners.ts';
+import { OWNERSHIP, RUNNER_IDENTITIES, RUNNER_REPORTS, SEEN_RUNNERS } from './migration-rows-of-runners.ts';
 import type { Change, Row } from './migration-rows.ts';
 
 const ENDED_ID = `run${'2'.repeat(20)}`;
@@ -493,4 +493,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0031_work_of_controls': WORK_OF_CONTROLS,
   '0032_runners_of_images': RUNNERS_OF_IMAGES,
   '0033_runner_reports': RUNNER_REPORTS,
+  '0034_seen_runners': SEEN_RUNNERS,
 };
