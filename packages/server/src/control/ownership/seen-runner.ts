@@ -11,13 +11,22 @@ export interface SeenRunner {
 
 /** Undefined for a runner that has not been seen so. */
 export async function findSeen(db: Database, runnerId: string): Promise<SeenRunner | undefined> {
-  const row = await db
+  return (await listSeen(db, [runnerId])).get(runnerId);
+}
+
+/** Returns the moments of those of the runners that have been seen so, by their ids. */
+export async function listSeen(db: Database, runnerIds: readonly string[]): Promise<Map<string, SeenRunner>> {
+  if (runnerIds.length === 0) return new Map();
+  const rows = await db
     .selectFrom('runners')
-    .select(['seen_at', 'seen_boot_id', 'seen_boot_ms'])
-    .where('id', '=', runnerId)
-    .executeTakeFirst();
-  if (row === undefined || row.seen_at === null) return undefined;
-  return { boot_id: row.seen_boot_id, last_seen_at: row.seen_at, last_seen_boot_ms: row.seen_boot_ms };
+    .select(['id', 'seen_at', 'seen_boot_id', 'seen_boot_ms'])
+    .where('id', 'in', [...runnerIds])
+    .execute();
+  return new Map(
+    rows.flatMap(({ id, seen_at: last_seen_at, seen_boot_id: boot_id, seen_boot_ms: last_seen_boot_ms }) =>
+      last_seen_at === null ? [] : [[id, { boot_id, last_seen_at, last_seen_boot_ms }] as const],
+    ),
+  );
 }
 
 /** Writes the moments into the rows of the sandboxes. Call before these are given to another runner. */
