@@ -6,7 +6,7 @@ import type { RunnerClient } from '../placement/runner-client.ts';
 import { reportStatus } from '../testing/fakes/fake-status.ts';
 import { FakeRunner } from '../testing/fakes/fake-runner.ts';
 import { ManualClock } from '../testing/manual-clock.ts';
-import { LocalImages } from './local-images.ts';
+import { LocalImages, nameOf } from './local-images.ts';
 import { OwnedRunner } from './owned-runner.ts';
 import { Runners } from './runners.ts';
 
@@ -99,19 +99,33 @@ test('a full runner is passed over, although it has the image', async () => {
   await assert.rejects(runners.admit('run9', SHAPE), { code: 'capacity' });
 });
 
+test('of many runners the one that has the image is asked first, but not before one with a quarter more room', async () => {
+  const runners = new Runners();
+  for (let index = 0; index < 100; index += 1) addRunner(runners, `runner ${index}`);
+  const local = addRunner(runners, 'local');
+  local.images.report([prepared()]);
+  const admit = async (): Promise<string> =>
+    (await runners.admit('run1', { ...SHAPE, image: 'node:22-slim' })).runner.id;
+  for (let index = 0; index < 10; index += 1) assert.equal(await admit(), 'local');
+  assert.notEqual(await admit(), 'local');
+  local.isLeaving = true;
+  assert.notEqual(await admit(), 'local');
+});
+
 test('images are known by tag and by digest, until the runner reports that they are gone', () => {
   const images = new LocalImages();
-  assert.equal(images.rate('node:22-slim', SHAPE), 'none');
+  const rate = (image: string, size: typeof SHAPE): string => images.rate(nameOf(image), size);
+  assert.equal(rate('node:22-slim', SHAPE), 'none');
   images.report([prepared()]);
   for (const image of ['node:22-slim', 'docker.io/library/node:22-slim', `node@${DIGEST}`])
-    assert.equal(images.rate(image, SHAPE), 'template', image);
-  assert.equal(images.rate('node:22-slim', { ...SHAPE, mem_mib: 2048 }), 'image');
-  assert.equal(images.rate('node:20-slim', SHAPE), 'none');
+    assert.equal(rate(image, SHAPE), 'template', image);
+  assert.equal(rate('node:22-slim', { ...SHAPE, mem_mib: 2048 }), 'image');
+  assert.equal(rate('node:20-slim', SHAPE), 'none');
   // Two tags of one image: a report names only one of them.
   images.note(`docker.io/library/node:22@${DIGEST}`, { ...SHAPE, mem_mib: 2048 });
-  assert.equal(images.rate('node:22', { ...SHAPE, mem_mib: 2048 }), 'template');
+  assert.equal(rate('node:22', { ...SHAPE, mem_mib: 2048 }), 'template');
   images.report([prepared(), prepared({ image: 'no reference:::', digest: 'sha256:b' })]);
-  assert.equal(images.rate('node:22', SHAPE), 'template');
+  assert.equal(rate('node:22', SHAPE), 'template');
   images.report([]);
-  assert.equal(images.rate('node:22-slim', SHAPE), 'none');
+  assert.equal(rate('node:22-slim', SHAPE), 'none');
 });

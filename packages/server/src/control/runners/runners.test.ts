@@ -83,3 +83,17 @@ test('a runner that was full when it last reported is asked once no other has ro
   fleet.refusing.add('refusing');
   assert.equal(await fleet.admit(), 'full');
 });
+
+test('a runner that gets another owner is asked last, also after those without room', async () => {
+  const fleet = new Fleet();
+  fleet.add('leaving', 0).isLeaving = true;
+  for (let index = 0; index < 100; index += 1) {
+    fleet.refusing.add(`runner ${index}`);
+    fleet.add(`runner ${index}`, 950);
+  }
+  fleet.add('away', 0, { isConnected: false });
+  fleet.refusing.add('away');
+  assert.equal(await fleet.admit(), 'leaving');
+  assert.ok(fleet.asked.length <= 25, `${fleet.asked.length} were asked`);
+  assert.ok(fleet.asked.includes('away'));
+});

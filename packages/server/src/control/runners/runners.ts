@@ -3,7 +3,7 @@ import { AppError, type ErrorCode } from '@coppice/contract';
 import type { Accelerator, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerElsewhere } from '../ownership/runner-claims.ts';
 import { ElsewhereError } from '../placement/elsewhere.ts';
-import type { Locality } from './local-images.ts';
+import { nameOf, type Locality } from './local-images.ts';
 import type { OwnedRunner } from './owned-runner.ts';
 
 /** Of the runners that are asked for room after the first one has refused. */
@@ -112,7 +112,7 @@ export class Runners {
    */
   async admit(vmId: string, shape: WantedPlace, among?: readonly OwnedRunner[]): Promise<Place> {
     let refusal: AppError = noRunner();
-    const { image } = shape;
+    const image = shape.image === undefined ? undefined : nameOf(shape.image);
     const rank = (runner: OwnedRunner): number =>
       rankOf(runner) + (image === undefined ? 0 : LOCAL_SHARE[runner.images.rate(image, shape)]);
     const open = (among ?? this.list()).filter((runner) => !runner.isCordoned && runner.hasReported);
