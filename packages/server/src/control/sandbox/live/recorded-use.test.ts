@@ -39,3 +39,12 @@ test('a change by the driver records the last request that it writes', () => {
   assert.equal(recorded.differs({ ...AT_ROW, lastActiveAt: later.last_active_at }), false);
   assert.equal(recorded.differs(AT_ROW), true);
 });
+
+test('a sandbox that was adopted hibernated is written once it runs: SQL may have the use of before', () => {
+  const recorded = new RecordedUse({ ...row, status: 'hibernated' });
+  assert.equal(recorded.differs(AT_ROW), true);
+  recorded.noteCommit(row);
+  assert.equal(recorded.differs(AT_ROW), true);
+  recorded.note(AT_ROW);
+  assert.equal(recorded.differs(AT_ROW), false);
+});
