@@ -59,7 +59,7 @@ export async function readMonth(db: Database, query: MonthQuery): Promise<MonthP
         lines: await readLines(transaction, pieces, query),
         teams: await readTeams(transaction, pieces),
         disks: await readMonthOfDisks(transaction, { ...query, nowMs: query.now.wallMs }),
-        isSettled: await areSettled(transaction, alive, query.month),
+        isSettled: await areSettled(transaction, alive, query),
       };
     });
 }
@@ -93,7 +93,12 @@ function listUnsettled(db: Database, reach: Reach): Promise<UnsettledRow[]> {
     .execute();
 }
 
-async function areSettled(db: Database, alive: readonly UnsettledRow[], month: Month): Promise<boolean> {
+async function areSettled(
+  db: Database,
+  alive: readonly UnsettledRow[],
+  { month, now }: Pick<MonthQuery, 'month' | 'now'>,
+): Promise<boolean> {
+  if (now.wallMs < month.to) return alive.length === 0;
   const runners = alive.flatMap(({ status, runner_id }) => (status === 'running' ? (runner_id ?? []) : []));
   const seen = await listSeen(db, [...new Set(runners)]);
   return alive.every((row) => {
