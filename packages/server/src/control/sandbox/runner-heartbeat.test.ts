@@ -55,6 +55,7 @@ test('one moment in the row of the runner is that of all its sandboxes, also for
   assert.equal(record.status_reason, 'vm_lost');
   const row = await db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
   assert.equal(row.uptime_ms, Math.round(stoppedAt - (row.created_boot_ms ?? 0)));
+  assert.equal(row.last_seen_boot_ms, stoppedAt);
   assert.equal((await harness.call('GET', `/v1/runs/${other}`)).body.status, 'running');
 });
 
