@@ -104,7 +104,7 @@ const HostRunner = z
     control: z.string().nullable().describe('The control that owns it.'),
     heard_seconds_ago: z.number().nullable(),
     measured: MeasuredRunner.nullable().describe(
-      'Of now for a runner of the control that answers, else of when its own control last heard it, up to 10 s ago. ' +
+      'Of now for a runner of the control that answers, else of when its own control last measured it, up to 30 s ago. ' +
         'null if that is not known.',
     ),
   })

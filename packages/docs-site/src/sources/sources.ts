@@ -113,7 +113,13 @@ const GROUPS: readonly Group[] = [
   {
     section: 'reference',
     title: 'Running it',
-    files: ['docs/reference/configuration.md', 'docs/security.md', 'docs/performance.md', 'CHANGELOG.md'],
+    files: [
+      'docs/reference/configuration.md',
+      'docs/security.md',
+      'docs/performance.md',
+      'docs/scale.md',
+      'CHANGELOG.md',
+    ],
   },
   {
     section: 'internals',

@@ -205,15 +205,19 @@ test('a past month is complete unless a live sandbox may still turn out to have 
   const apiKey = await harness.addOrganization();
   const id = await createIn(apiKey);
   assert.equal((await get('/v1/statements/2020-01', apiKey)).body.complete, true);
-  {
-    await using db = harness.openDatabase();
-    const at = Date.UTC(2020, 0, 31);
-    await db
+  await using db = harness.openDatabase();
+  const at = Date.UTC(2020, 0, 31);
+  const since = { created_at: at, last_seen_at: at, created_boot_ms: null, last_seen_boot_ms: null };
+  const set = (status: 'creating' | 'running') =>
+    db
       .updateTable('sandboxes')
-      .set(forceState({ boot_id: null, created_at: at, last_seen_at: at, status: 'creating' }))
+      .set(forceState({ boot_id: null, ...since, status }))
       .where('id', '=', id)
       .execute();
-  }
+  await set('creating');
   assert.equal((await get('/v1/statements/2020-01', apiKey)).body.complete, false);
   assert.equal((await get('/v1/statements/2019-12', apiKey)).body.complete, true);
+  // Its runner has been seen with the VM since then.
+  await set('running');
+  assert.equal((await get('/v1/statements/2020-01', apiKey)).body.complete, true);
 });

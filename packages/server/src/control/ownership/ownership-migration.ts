@@ -49,3 +49,12 @@ export async function addRunnerReports(db: Kysely<unknown>): Promise<void> {
 export async function addLeavingControls(db: Kysely<unknown>): Promise<void> {
   await sql`ALTER TABLE controls ADD COLUMN is_leaving boolean NOT NULL DEFAULT false`.execute(db);
 }
+
+/** One moment for all sandboxes of a runner, which before was written into the row of each. */
+export async function addSeenMoments(db: Kysely<unknown>): Promise<void> {
+  await sql`
+    ALTER TABLE runners
+      ADD COLUMN seen_at bigint,
+      ADD COLUMN seen_boot_id text,
+      ADD COLUMN seen_boot_ms double precision`.execute(db);
+}

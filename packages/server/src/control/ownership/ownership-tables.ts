@@ -30,6 +30,10 @@ export interface RunnerTable {
   /** The memory that VMs may still take, as its owner last heard; the same for vCPUs. */
   mem_free_mib: Generated<number>;
   vcpus_free: Generated<number>;
+  /** When its owner last saw it with the VMs of all its sandboxes that ran, by the wall clock and since the boot of its host. */
+  seen_at: Generated<number | null>;
+  seen_boot_id: Generated<string | null>;
+  seen_boot_ms: Generated<number | null>;
   /** Since then it gets no new VMs. */
   cordoned_at: Generated<number | null>;
   /** Until then its owner hibernates sandboxes that may be hibernated; null unless it is being drained. */
@@ -42,9 +46,9 @@ export interface RunnerTable {
   joined_at: Generated<number | null>;
   /** Since then no control connects to it. */
   revoked_at: Generated<number | null>;
-  /** When its owner last compared the records with its VMs; null before the first time. */
+  /** When its owner last heard from it in a round of reconciliation; null before the first time. */
   heard_at: Generated<number | null>;
-  /** Its measurements of then: {@link RunnerMetrics} as JSON. Versions may differ, so readers parse it. */
+  /** Its measurements at the last round that read its roster: {@link RunnerMetrics} as JSON. Versions may differ, so readers parse it. */
   report: Generated<unknown>;
   /** When an owner last gave it to another control, or meant to; null for never. */
   handed_at: Generated<number | null>;

@@ -113,7 +113,7 @@ test('room at a runner of another control counts while that control hears of it'
     [large, 2_000_000],
   ] as const) {
     await claims.claim(id);
-    await claims.noteFree(id, { memMiB, vcpus: 8 });
+    await claims.noteRound(id, { free: { memMiB, vcpus: 8 }, seenAt: undefined });
   }
   const find = () =>
     new RunnerClaims(db, own.id).findRoomElsewhere({ vcpus: 1, mem_mib: 500_000, disk_mib: 1 });

@@ -1,4 +1,5 @@
 /** Which control owns a runner, in SQL. One statement takes it, so two never own it at a time. */
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { Accelerator, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import { sql } from 'kysely';
 import type { RunnerMetrics } from '../../lib/protocol/metrics-protocol.ts';
@@ -6,6 +7,7 @@ import type { Database } from '../db/database.ts';
 import { IS_LIVE_CONTROL } from './live-controls.ts';
 import { DATABASE_NOW } from './database-time.ts';
 import { IS_ANSWERING, takingUntil } from './owners.ts';
+import { settleSeen } from './seen-runner.ts';
 
 export interface JoinedRunner {
   id: string;
@@ -86,14 +88,16 @@ export class RunnerClaims {
       if (address !== null && !isAlone) return 'joined';
       if ((await claims.claim(id, seen)) === undefined) return 'elsewhere';
       const earlier = await transaction
-        .deleteFrom('runners')
+        .selectFrom('runners')
+        .select('id')
         .where('id', '<>', id)
         .where('address', 'is', null)
         .$if(!isAlone, (query) => query.where('local_to', '=', nodeId))
-        .returning('id')
         .execute();
-      await transaction.updateTable('runners').set({ local_to: nodeId }).where('id', '=', id).execute();
       for (const from of [null, ...earlier.map((runner) => runner.id)]) await handOver(transaction, from, id);
+      for (const runner of earlier)
+        await transaction.deleteFrom('runners').where('id', '=', runner.id).execute();
+      await transaction.updateTable('runners').set({ local_to: nodeId }).where('id', '=', id).execute();
       return 'taken';
     });
   }
@@ -160,11 +164,24 @@ export class RunnerClaims {
       .execute();
   }
 
-  /** Tells the other controls what VMs may still take, and that the runner has answered. */
-  async noteFree(id: string, { memMiB, vcpus }: FreeCapacity): Promise<void> {
+  /**
+   * Tells the other controls that the runner has answered, what VMs may still take, and when it was seen with all VMs that it
+   * should have.
+   */
+  async noteRound(
+    id: string,
+    { free: { memMiB, vcpus }, seenAt }: { free: FreeCapacity; seenAt: HostMoment | undefined },
+  ): Promise<void> {
     await this.#db
       .updateTable('runners')
       .set({ mem_free_mib: memMiB, vcpus_free: vcpus, heard_at: DATABASE_NOW })
+      .$if(seenAt !== undefined, (query) =>
+        query.set({
+          seen_at: seenAt?.wallMs ?? null,
+          seen_boot_id: seenAt?.bootId ?? null,
+          seen_boot_ms: seenAt?.bootMs ?? null,
+        }),
+      )
       .where('id', '=', id)
       .where('owner', '=', this.#control)
       .execute();
@@ -281,6 +298,7 @@ export class RunnerClaims {
  * be cleaned up there. Null: what no runner has.
  */
 async function handOver(db: Database, from: string | null, to: string): Promise<void> {
+  if (from !== null) await settleSeen(db, from);
   await sql`
     UPDATE sandboxes SET runner_id = ${to}, version = version + 1, is_resuming = false
     WHERE runner_id IS NOT DISTINCT FROM ${from} AND status IN ('creating', 'running', 'hibernated')`.execute(

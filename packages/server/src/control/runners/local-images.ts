@@ -11,6 +11,12 @@ export type Locality = 'none' | 'image' | 'template';
 /** Names that are remembered; a runner stores fewer images. */
 const MAX_NAMES = 4096;
 
+/** An image reference without its digest, and the digest if it has one. */
+interface ImageName {
+  name: string;
+  digest: string | undefined;
+}
+
 type Size = Pick<VmShape, 'vcpus' | 'mem_mib'>;
 
 export class LocalImages {
@@ -37,9 +43,8 @@ export class LocalImages {
     this.#remember(name, digest);
   }
 
-  /** `image`: with a digest, or with a tag, which counts for what it was when it was resolved last. */
-  rate(image: string, size: Size): Locality {
-    const { name, digest = this.#digests.get(name) } = nameOf(image);
+  /** A tag counts for what it was when it was resolved last. */
+  rate({ name, digest = this.#digests.get(name) }: ImageName, size: Size): Locality {
     const sizes = this.#templates.get(digest ?? '');
     if (sizes === undefined) return 'none';
     return sizes.has(toKey(size)) ? 'template' : 'image';
@@ -53,7 +58,8 @@ export class LocalImages {
   }
 }
 
-function nameOf(image: string): { name: string; digest: string | undefined } {
+/** Of many runners one image is asked for, so it is read once. */
+export function nameOf(image: string): ImageName {
   try {
     const { digest, ...rest } = parseImageReference(image);
     return { name: formatImageReference(rest), digest };

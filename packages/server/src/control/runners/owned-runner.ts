@@ -1,6 +1,6 @@
 /** A runner that this control owns: its client, the time of its host, and what it last reported. */
 import { AppError } from '@coppice/contract';
-import type { RunnerStatus, VmShape } from '../../lib/protocol/runner-protocol.ts';
+import type { CapacityStatus, RunnerStatus, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Clock } from '../time/clock.ts';
 import { LocalImages } from './local-images.ts';
@@ -33,6 +33,11 @@ export class OwnedRunner {
     this.#admittedMiB = 0;
   }
 
+  /** Notes a heartbeat, which is newer than the last status. */
+  noteCapacity(capacity: CapacityStatus): void {
+    if (this.#status !== undefined) this.noteStatus({ ...this.#status, capacity });
+  }
+
   get hasReported(): boolean {
     return this.#status !== undefined;
   }
@@ -57,6 +62,13 @@ export class OwnedRunner {
     if (this.#status === undefined) return 0;
     const { limit, promised } = this.#status.capacity.mem_mib;
     return (limit - promised - this.#admittedMiB) / Math.max(1, limit);
+  }
+
+  /** Whether it has room for a VM, as far as is known here. */
+  hasRoom({ mem_mib, vcpus }: VmShape): boolean {
+    if (this.#status === undefined) return false;
+    const { memMiB, vcpus: freeVcpus } = this.free;
+    return memMiB - this.#admittedMiB >= mem_mib && freeVcpus >= vcpus;
   }
 
   /** Reserves capacity for a VM until the result is disposed. Throws `invalid_request` or `capacity` if there is none. */

@@ -1,117 +1,99 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AppError } from '@coppice/contract';
-import type { PreparedImage } from '../../lib/protocol/runner-protocol.ts';
+import type { RunnerStatus } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
-import { reportStatus } from '../testing/fakes/fake-status.ts';
-import { FakeRunner } from '../testing/fakes/fake-runner.ts';
 import { ManualClock } from '../testing/manual-clock.ts';
-import { LocalImages } from './local-images.ts';
 import { OwnedRunner } from './owned-runner.ts';
 import { Runners } from './runners.ts';
 
-const DIGEST = `sha256:${'a'.repeat(64)}`;
-const NODE = `docker.io/library/node:22-slim@${DIGEST}`;
-const SHAPE = { vcpus: 1, mem_mib: 1024, disk_mib: 1024 };
-const GIB = 1024;
+const SHAPE = { vcpus: 1, mem_mib: 100, disk_mib: 1 };
+const LIMIT_MIB = 1000;
 
-const prepared = (change: Partial<PreparedImage> = {}): PreparedImage => ({
-  image: NODE,
-  digest: DIGEST,
-  size_bytes: 1,
-  prepared_at: '2026-01-01T00:00:00.000Z',
-  status: 'ready',
-  shapes: [{ vcpus: 1, mem_mib: 1024, disk_mib: 1024, max_disk_mib: 2048 }],
-  ...change,
-});
+class Fleet {
+  readonly runners = new Runners();
+  /** Ids in the order in which they were asked. */
+  readonly asked: string[] = [];
+  readonly refusing = new Set<string>();
 
-/** A connected runner with this much memory for VMs, in GiB. */
-function addRunner(runners: Runners, id: string, memGiB = 40): OwnedRunner {
-  const fake = new FakeRunner('/nonexistent');
-  fake.id = id;
-  fake.maxMemMib = memGiB * GIB;
-  let leftMiB = memGiB * GIB;
-  const admitVm: RunnerClient['admitVm'] = async (_, { mem_mib }) => {
-    if (leftMiB < mem_mib) throw new AppError('capacity', 'no memory');
-    leftMiB -= mem_mib;
-    return { [Symbol.dispose]: () => undefined };
+  add(id: string, promisedMiB: number, { isConnected = true } = {}): OwnedRunner {
+    const admitVm = async (): Promise<Disposable> => {
+      this.asked.push(id);
+      if (this.refusing.has(id)) throw new AppError('capacity', `${id} is full`);
+      return { [Symbol.dispose]: () => undefined };
+    };
+    const runner = new OwnedRunner(id, { admitVm } as unknown as RunnerClient, new ManualClock());
+    runner.isConnected = isConnected;
+    runner.noteStatus(report(promisedMiB));
+    this.runners.add(runner);
+    return runner;
+  }
+
+  async admit(): Promise<string> {
+    return (await this.runners.admit('run1', SHAPE)).runner.id;
+  }
+}
+
+function report(promisedMiB: number): RunnerStatus {
+  const capacity = {
+    mem_mib: { promised: promisedMiB, limit: LIMIT_MIB },
+    vcpus: { promised: 0, limit: 32 },
+    mem_available_mib: LIMIT_MIB,
+    starts: { running: 0, waiting: 0 },
+    disk: { free_mib: 4096, reserve_mib: 2048 },
   };
-  const runner = new OwnedRunner(id, { admitVm } as unknown as RunnerClient, new ManualClock());
-  runner.isConnected = true;
-  runner.noteStatus(reportStatus(fake) as never);
-  runners.add(runner);
-  return runner;
+  return { capacity } as RunnerStatus;
 }
 
-/** Places VMs one after the other. Returns how many each runner got, in the order of the ids. */
-async function place(runners: Runners, count: number, image?: string): Promise<number[]> {
-  const got = new Map(runners.list().map(({ id }) => [id, 0]));
-  for (let index = 0; index < count; index += 1) {
-    const wanted = { ...SHAPE, ...(image === undefined ? {} : { image }) };
-    const { runner } = await runners.admit(`run${index}`, wanted);
-    got.set(runner.id, (got.get(runner.id) ?? 0) + 1);
-    // As after a create: the image is there from then on.
-    if (image !== undefined) runner.images.note(NODE, SHAPE);
+test('the runner with the largest free share is asked first, and the next one when it refuses', async () => {
+  const fleet = new Fleet();
+  fleet.add('half', 500);
+  fleet.add('empty', 0);
+  fleet.add('away', 0, { isConnected: false });
+  fleet.refusing.add('empty');
+  assert.equal(await fleet.admit(), 'half');
+  assert.deepEqual(fleet.asked, ['empty', 'half']);
+});
+
+test('admitted VMs count until the next report, so creates are spread', async () => {
+  const fleet = new Fleet();
+  const one = fleet.add('one', 0);
+  fleet.add('other', 50);
+  assert.deepEqual([await fleet.admit(), await fleet.admit()], ['one', 'other']);
+  one.noteCapacity(report(0).capacity);
+  assert.equal(await fleet.admit(), 'one');
+});
+
+test('of a thousand runners that are full only some are asked, those with room first', async () => {
+  const fleet = new Fleet();
+  for (let index = 0; index < 1000; index += 1) {
+    fleet.refusing.add(`runner ${index}`);
+    fleet.add(`runner ${index}`, index < 4 ? 800 : 950);
   }
-  return [...got.values()];
-}
-
-test('without an image that is local, VMs are spread by free share', async () => {
-  const runners = new Runners();
-  for (const id of ['a', 'b']) addRunner(runners, id);
-  addRunner(runners, 'c', 20);
-  assert.deepEqual(await place(runners, 10), [4, 4, 2]);
+  await assert.rejects(fleet.admit(), { code: 'capacity' });
+  assert.equal(new Set(fleet.asked).size, fleet.asked.length);
+  assert.deepEqual(fleet.asked.slice(0, 4).toSorted(), ['runner 0', 'runner 1', 'runner 2', 'runner 3']);
+  assert.ok(fleet.asked.length < 15, `${fleet.asked.length} were asked`);
 });
 
-test('a runner that has the template comes first, then one that has the image', async () => {
-  const runners = new Runners();
-  for (const id of ['a', 'b']) addRunner(runners, id);
-  const [image, template] = ['c', 'd'].map((id) => addRunner(runners, id));
-  image?.images.report([prepared({ shapes: [] })]);
-  template?.images.report([prepared()]);
-  const admit = async (): Promise<string> =>
-    (await runners.admit('run1', { ...SHAPE, image: 'node:22-slim' })).runner.id;
-  assert.equal(await admit(), 'd');
-  if (template !== undefined) template.isCordoned = true;
-  assert.equal(await admit(), 'c');
+test('a runner that was full when it last reported is asked once no other has room', async () => {
+  const fleet = new Fleet();
+  fleet.add('full', 1000);
+  fleet.add('refusing', 0);
+  fleet.refusing.add('refusing');
+  assert.equal(await fleet.admit(), 'full');
 });
 
-test('a popular image fills one runner only until others have a quarter more room', async () => {
-  const runners = new Runners();
-  addRunner(runners, 'a').images.report([prepared()]);
-  for (const id of ['b', 'c']) addRunner(runners, id);
-  assert.deepEqual(await place(runners, 10, 'node:22-slim'), [10, 0, 0]);
-  const all = [10, 0, 0];
-  for (let index = 0; index < 90; index += 1) {
-    const [more] = [await place(runners, 1, 'node:22-slim')];
-    for (const [at, count] of more.entries()) all[at] = (all[at] ?? 0) + count;
-    // A quarter of 40 GiB, and one VM.
-    assert.ok(Math.max(...all) - Math.min(...all) <= 11, String(all));
+test('a runner that gets another owner is asked last, also after those without room', async () => {
+  const fleet = new Fleet();
+  fleet.add('leaving', 0).isLeaving = true;
+  for (let index = 0; index < 100; index += 1) {
+    fleet.refusing.add(`runner ${index}`);
+    fleet.add(`runner ${index}`, 950);
   }
-  assert.ok(Math.max(...all) - Math.min(...all) <= 1, String(all));
-});
-
-test('a full runner is passed over, although it has the image', async () => {
-  const runners = new Runners();
-  addRunner(runners, 'a', 1).images.report([prepared()]);
-  addRunner(runners, 'b', 1);
-  assert.deepEqual(await place(runners, 2, 'node:22-slim'), [1, 1]);
-  await assert.rejects(runners.admit('run9', SHAPE), { code: 'capacity' });
-});
-
-test('images are known by tag and by digest, until the runner reports that they are gone', () => {
-  const images = new LocalImages();
-  assert.equal(images.rate('node:22-slim', SHAPE), 'none');
-  images.report([prepared()]);
-  for (const image of ['node:22-slim', 'docker.io/library/node:22-slim', `node@${DIGEST}`])
-    assert.equal(images.rate(image, SHAPE), 'template', image);
-  assert.equal(images.rate('node:22-slim', { ...SHAPE, mem_mib: 2048 }), 'image');
-  assert.equal(images.rate('node:20-slim', SHAPE), 'none');
-  // Two tags of one image: a report names only one of them.
-  images.note(`docker.io/library/node:22@${DIGEST}`, { ...SHAPE, mem_mib: 2048 });
-  assert.equal(images.rate('node:22', { ...SHAPE, mem_mib: 2048 }), 'template');
-  images.report([prepared(), prepared({ image: 'no reference:::', digest: 'sha256:b' })]);
-  assert.equal(images.rate('node:22', SHAPE), 'template');
-  images.report([]);
-  assert.equal(images.rate('node:22-slim', SHAPE), 'none');
+  fleet.add('away', 0, { isConnected: false });
+  fleet.refusing.add('away');
+  assert.equal(await fleet.admit(), 'leaving');
+  assert.ok(fleet.asked.length <= 25, `${fleet.asked.length} were asked`);
+  assert.ok(fleet.asked.includes('away'));
 });

@@ -3,8 +3,16 @@ import { AppError, type ErrorCode } from '@coppice/contract';
 import type { Accelerator, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerElsewhere } from '../ownership/runner-claims.ts';
 import { ElsewhereError } from '../placement/elsewhere.ts';
-import type { Locality } from './local-images.ts';
+import { nameOf, type Locality } from './local-images.ts';
 import type { OwnedRunner } from './owned-runner.ts';
+
+/** Of the runners that are asked for room after the first one has refused. */
+const MAX_WITH_ROOM = 16;
+const MAX_WITHOUT_ROOM = 8;
+/** Each counts more than the shares of memory, which are below two, and those before it. */
+const ROOM_RANK = 2;
+const CONNECTED_RANK = 4;
+const LEAVING_RANK = 8;
 
 /** A runner with room that is reserved for a VM until this is disposed. */
 export interface Place extends Disposable {
@@ -19,6 +27,13 @@ export type WantedPlace = VmShape & { image?: string };
  * one has so much more room, which then prepares the image, too.
  */
 const LOCAL_SHARE: Record<Locality, number> = { none: 0, image: 0.15, template: 0.25 };
+
+interface Rated {
+  runner: OwnedRunner;
+  /** As far as is known here. */
+  hasRoom: boolean;
+  rank: number;
+}
 
 /** Finds a runner of another control with room for a VM. */
 export type FindElsewhere = (shape: VmShape) => Promise<string | undefined>;
@@ -67,7 +82,7 @@ export class Runners {
    * else `unavailable`.
    */
   any(): OwnedRunner {
-    const [runner] = this.#inOrder();
+    const runner = findBest(this.list().map((one) => ({ runner: one, rank: rankOf(one) })))?.runner;
     if (runner !== undefined) return runner;
     throw this.elsewhere === undefined ? noRunner() : new ElsewhereError(this.elsewhere.id, noRunner());
   }
@@ -91,16 +106,17 @@ export class Runners {
 
   /**
    * Reserves room for a VM: the runner with the largest share of free memory, to which the image adds where it is, is asked first,
-   * and the next one if it refuses or does not answer. Throws an {@link ElsewhereError} if another control has a runner with room, else the refusal of the last one:
+   * and the next ones if it refuses or does not answer. Of many runners only some are asked. Throws an {@link ElsewhereError} if
+   * another control has a runner with room, else the refusal of the last one:
    * `invalid_request` for a shape that none can ever have, else `capacity` or `unavailable`.
    */
   async admit(vmId: string, shape: WantedPlace, among?: readonly OwnedRunner[]): Promise<Place> {
     let refusal: AppError = noRunner();
-    const { image } = shape;
-    const localShare = ({ images }: OwnedRunner): number =>
-      image === undefined ? 0 : LOCAL_SHARE[images.rate(image, shape)];
-    for (const runner of this.#inOrder(among ?? this.list(), localShare)) {
-      if (runner.isCordoned || !runner.hasReported) continue;
+    const image = shape.image === undefined ? undefined : nameOf(shape.image);
+    const rank = (runner: OwnedRunner): number =>
+      rankOf(runner) + (image === undefined ? 0 : LOCAL_SHARE[runner.images.rate(image, shape)]);
+    const open = (among ?? this.list()).filter((runner) => !runner.isCordoned && runner.hasReported);
+    for (const runner of listCandidates(open, shape, rank)) {
       try {
         const admission = await runner.admit(vmId, shape);
         return { runner, [Symbol.dispose]: () => admission[Symbol.dispose]() };
@@ -112,16 +128,42 @@ export class Runners {
     const elsewhere = among === undefined ? await this.#findElsewhere(shape) : undefined;
     throw elsewhere === undefined ? refusal : new ElsewhereError(elsewhere, refusal);
   }
+}
 
-  /** Those that are connected come first: the others may be restarting. Those that leave come last. */
-  #inOrder(
-    among: readonly OwnedRunner[] = this.list(),
-    localShare: (runner: OwnedRunner) => number = () => 0,
-  ): OwnedRunner[] {
-    const rank = (runner: OwnedRunner): number =>
-      (runner.isConnected ? 1 : 0) + (runner.freeShare + localShare(runner)) / 2 - (runner.isLeaving ? 2 : 0);
-    return among.toSorted((a, b) => rank(b) - rank(a));
-  }
+/**
+ * Those that are connected come first: the others may be restarting. Those that leave come last: requests for their sandboxes wait.
+ */
+function rankOf(runner: OwnedRunner): number {
+  return (runner.isConnected ? CONNECTED_RANK : 0) + runner.freeShare - (runner.isLeaving ? LEAVING_RANK : 0);
+}
+
+/** Yields the runners to ask, the best one first. Usually it accepts, so only then are the others put in order. */
+function* listCandidates(
+  among: readonly OwnedRunner[],
+  shape: VmShape,
+  rank: (runner: OwnedRunner) => number,
+): Generator<OwnedRunner> {
+  const rated = among.map((runner): Rated => {
+    const hasRoom = runner.hasRoom(shape);
+    return { runner, hasRoom, rank: rank(runner) + (hasRoom ? ROOM_RANK : 0) };
+  });
+  const best = findBest(rated);
+  if (best === undefined) return;
+  yield best.runner;
+  const others = rated.filter((one) => one !== best).toSorted((a, b) => b.rank - a.rank);
+  const leaving = others.filter(({ runner }) => runner.isLeaving);
+  const staying = others.filter(({ runner }) => !runner.isLeaving);
+  const withRoom = staying.filter(({ hasRoom }) => hasRoom).slice(0, MAX_WITH_ROOM);
+  // A runner without room when it last reported may have some now, but not each of a thousand can be asked.
+  const withoutRoom = staying.filter(({ hasRoom }) => !hasRoom);
+  const last = [...withoutRoom.slice(0, MAX_WITHOUT_ROOM - leaving.length), ...leaving];
+  for (const { runner } of [...withRoom, ...last]) yield runner;
+}
+
+function findBest<T extends Pick<Rated, 'rank'>>(rated: readonly T[]): T | undefined {
+  let best: T | undefined;
+  for (const one of rated) if (best === undefined || one.rank > best.rank) best = one;
+  return best;
 }
 
 const TRIED_ELSEWHERE: ReadonlySet<ErrorCode> = new Set([

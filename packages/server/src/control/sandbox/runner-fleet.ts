@@ -10,6 +10,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { RunnerIdentity } from '../../lib/protocol/runner-protocol.ts';
+import { Slots } from '../../lib/waiting/slots.ts';
 import type { Leadership } from '../ownership/leadership.ts';
 import { HANDOVER_GAP_MS, type RunnerBalance } from '../ownership/runner-balance.ts';
 import type { JoinedRunner, RunnerClaims } from '../ownership/runner-claims.ts';
@@ -24,6 +25,10 @@ import { chooseToGive, waitUntilQuiet } from './hand-over.ts';
 import type { LinkKind, RunnerLink } from './runner-link.ts';
 
 const LOOK_EVERY_MS = 1_000;
+/** Each needs a few statements, and there are ten connections. */
+const TAKEN_AT_ONCE = 16;
+/** A thousand handshakes and rosters at once would keep this process from renewing its lease in time. */
+const CONNECTED_AT_ONCE = 16;
 const DRAIN_EVERY_MS = 10_000;
 /** Of a control that is alone with the runner of its machine: it only notes whether the operator has cordoned it. */
 const REST_MS = 5_000;
@@ -54,7 +59,7 @@ export interface RunnerFleetParts {
   openLink: (runner: OwnedRunner, kind: LinkKind) => RunnerLink;
   /** Puts the captures of a runner into the object store until it is disposed. Undefined without one. */
   openStorage: ((runner: OwnedRunner) => AsyncDisposable) | undefined;
-  /** Called before the sandboxes of a runner are adopted. */
+  /** Called when runners are taken, before their sandboxes are adopted. */
   beforeLoad: () => Promise<void>;
 }
 
@@ -78,6 +83,10 @@ export class RunnerFleet implements AsyncDisposable {
   readonly #busyUntil = new Map<string, number>();
   #balanceAt = 0;
   #woken = new AbortController();
+  readonly #starts = new Slots('connections with runners', {
+    maxRunning: CONNECTED_AT_ONCE,
+    maxWaiting: Infinity,
+  });
   #isLocalTaken = false;
   #isStarted = false;
   /** Whether this control is about to end. */
@@ -97,7 +106,7 @@ export class RunnerFleet implements AsyncDisposable {
   /** Resolves after the first attempt to connect with the runners that it has, whatever its outcome. */
   async start(): Promise<void> {
     this.#isStarted = true;
-    await Promise.all([...this.#members.values()].map(({ link }) => link.start()));
+    await Promise.all([...this.#members.entries()].map(([id, { link }]) => this.#startLink(id, link)));
     this.#loop = this.#keep();
   }
 
@@ -155,7 +164,10 @@ export class RunnerFleet implements AsyncDisposable {
     const isAlone = connect === undefined;
     const outcome = await claims.takeLocal({ id, seen: seen?.epoch, region, nodeId, isAlone });
     if (outcome === 'elsewhere') return;
-    if (outcome === 'taken') await this.#adopt(id, local, { joined: undefined, close: () => undefined });
+    if (outcome === 'taken') {
+      await this.#parts.beforeLoad();
+      await this.#adopt(id, local, { joined: undefined, close: () => undefined });
+    }
     this.#isLocalTaken = true;
   }
 
@@ -178,15 +190,35 @@ export class RunnerFleet implements AsyncDisposable {
       await this.#drop(id);
       this.#parts.drivers.unload(id);
     }
-    for (const [id, runner] of joined) {
+    const free = [...joined.values()].filter(({ id, isFree }) => isFree && !this.#members.has(id));
+    for (let at = 0; at < free.length; at += TAKEN_AT_ONCE) {
       if (this.#stop.signal.aborted || this.#isLeaving) return;
-      if (this.#members.has(id) || !runner.isFree) continue;
-      const epoch = await claims.claim(id);
-      if (epoch === undefined) continue;
-      const opened = connect(runner);
-      opened.client.useEpoch(epoch);
-      await this.#adopt(id, opened.client, { joined: runner, close: () => opened[Symbol.dispose]() });
+      // What it has claimed it adopts even if it begins to leave meanwhile: until its end, requests are forwarded to it.
+      await this.#takeAll(free.slice(at, at + TAKEN_AT_ONCE), connect);
     }
+  }
+
+  /** Takes runners without an owner at once: one after the other, a thousand would wait for minutes after a control was killed. */
+  async #takeAll(
+    free: readonly JoinedRunner[],
+    connect: (runner: JoinedRunner) => OpenedClient,
+  ): Promise<void> {
+    const claimed = await Promise.all(
+      free.map(async (runner) => ({ runner, epoch: await this.#parts.claims.claim(runner.id) })),
+    );
+    const own = claimed.flatMap(({ runner, epoch }) => (epoch === undefined ? [] : [{ runner, epoch }]));
+    if (own.length === 0) return;
+    await this.#parts.beforeLoad();
+    const adopted = await Promise.allSettled(
+      own.map(({ runner, epoch }) => {
+        const opened = connect(runner);
+        opened.client.useEpoch(epoch);
+        const close = (): void => opened[Symbol.dispose]();
+        return this.#adopt(runner.id, opened.client, { joined: runner, close });
+      }),
+    );
+    const failed = adopted.find((outcome) => outcome.status === 'rejected');
+    if (failed !== undefined) throw failed.reason;
   }
 
   /** While no runner is connected here, requests go to one of another control. */
@@ -220,7 +252,7 @@ export class RunnerFleet implements AsyncDisposable {
   }
 
   async #handOver(runner: OwnedRunner, heir: string): Promise<void> {
-    const { drivers, balance, log } = this.#parts;
+    const { runners, drivers, balance, log } = this.#parts;
     const { id } = runner;
     const { signal } = this.#stop;
     // Other controls may have looked it up just before, and what they forward is served as before.
@@ -234,10 +266,11 @@ export class RunnerFleet implements AsyncDisposable {
       return;
     }
     this.#busyUntil.delete(id);
+    // First: a request, or a round that is under way, could adopt a hibernated sandbox again.
+    runners.delete(id);
     drivers.unload(id);
     await this.#drop(id);
-    this.#parts.runners.delete(id);
-    // Once more: an insert that was in doubt may have got a driver meanwhile.
+    // Once more: an insert that was under way may have got a driver meanwhile.
     drivers.unload(id);
     // Otherwise this control takes it again.
     if (!(await balance.give(id, heir))) return;
@@ -289,11 +322,10 @@ export class RunnerFleet implements AsyncDisposable {
   }
 
   async #adopt(id: string, client: RunnerClient, member: Omit<Member, 'link' | 'storage'>): Promise<void> {
-    const { runners, drivers, clock, openLink, openStorage, beforeLoad, log } = this.#parts;
+    const { runners, drivers, clock, openLink, openStorage, log } = this.#parts;
     const runner = new OwnedRunner(id, client, clock);
     runners.add(runner);
     try {
-      await beforeLoad();
       await drivers.load(id);
       await this.#parts.claims.noteTaken(id);
       runner.isCordoned = (await this.#parts.claims.listClosed()).some((closed) => closed.id === id);
@@ -309,7 +341,17 @@ export class RunnerFleet implements AsyncDisposable {
     this.counts.taken += 1;
     log.info({ runner_id: id }, 'this control has the runner');
     // One runner that does not answer must not keep the others waiting.
-    if (this.#isStarted) void link.start();
+    if (this.#isStarted) void this.#startLink(id, link);
+  }
+
+  async #startLink(id: string, link: RunnerLink): Promise<void> {
+    const begin = async (): Promise<void> => {
+      // It may have been dropped meanwhile.
+      if (this.#members.get(id)?.link === link) await link.start();
+    };
+    await this.#starts.run(this.#stop.signal, begin).catch((error: unknown) => {
+      if (!this.#stop.signal.aborted) throw error;
+    });
   }
 
   async #drop(id: string): Promise<void> {

@@ -1,6 +1,7 @@
 /** Heartbeats of the runner among its events, and what control does with them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { sql } from 'kysely';
 import { digestRoster } from '../../lib/protocol/roster-digest.ts';
 import { startHarness, waitFor } from '../testing/control-harness.ts';
 
@@ -22,6 +23,94 @@ test('a heartbeat with another roster than the last one starts a reconciliation,
   runner.beat();
   await waitFor('the removal of a VM without a record', () => !runner.vms.has(STRANGE));
   assert.equal(countRosters(), 3);
+});
+
+test('one moment in the row of the runner is that of all its sandboxes, also for the next control', async () => {
+  await using harness = await startHarness();
+  await using db = harness.openDatabase();
+  const { runner } = harness;
+  const { id } = await harness.create();
+  const { id: other } = await harness.create();
+  const readSeen = async (): Promise<number> => {
+    const row = await db.selectFrom('runners').select('seen_boot_ms').executeTakeFirstOrThrow();
+    return row.seen_boot_ms ?? 0;
+  };
+  const readVersions = () =>
+    db
+      .selectFrom('sandboxes')
+      .select(['id', sql<string>`xmin::text`.as('xmin')])
+      .orderBy('id')
+      .execute();
+  const begun = await readSeen();
+  await waitFor('a round with the sandboxes', async () => (await readSeen()) > begun + 500);
+  const written = await readVersions();
+  const later = await readSeen();
+  await waitFor('a later round', async () => (await readSeen()) > later + 500);
+  assert.deepEqual(await readVersions(), written, 'sandboxes at rest are not written');
+  await harness.stopControl();
+  const stoppedAt = await readSeen();
+  runner.vms.delete(id);
+  await harness.startControl();
+  const record = await harness.waitForRecord(id, ({ status }) => status === 'failed');
+  assert.equal(record.status_reason, 'vm_lost');
+  const row = await db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+  assert.equal(row.uptime_ms, Math.round(stoppedAt - (row.created_boot_ms ?? 0)));
+  assert.equal(row.last_seen_boot_ms, stoppedAt);
+  assert.equal((await harness.call('GET', `/v1/runs/${other}`)).body.status, 'running');
+});
+
+test('a heartbeat with the roster of the last round stands for a round, and the third round reads the roster again', async () => {
+  await using harness = await startHarness({ reconcileIntervalMs: 400 });
+  await using db = harness.openDatabase();
+  const { runner } = harness;
+  const countRosters = (): number => runner.requests.filter((request) => request === 'GET /roster').length;
+  const readSeen = async (): Promise<number> =>
+    (await db.selectFrom('runners').select('seen_boot_ms').executeTakeFirstOrThrow()).seen_boot_ms ?? 0;
+  await harness.create();
+  runner.beat();
+  // More often than rounds, so that each has a heartbeat before it.
+  const beating = setInterval(() => runner.beat(), 50);
+  try {
+    const rosters = countRosters();
+    const seen = new Set<number>();
+    await waitFor('many rounds', async () => seen.add(await readSeen()).size >= 12);
+    const read = countRosters() - rosters;
+    assert.ok(read >= 2 && read <= 8, `${read} rosters in 12 rounds`);
+    const strange = `run${'8'.repeat(20)}`;
+    runner.vms.set(strange, { ...vm, id: strange, timings_ms: {} });
+    await waitFor('the removal of a VM without a record', () => !runner.vms.has(strange));
+  } finally {
+    clearInterval(beating);
+  }
+});
+
+test('while a VM is missing, the moment of the runner stays, and its other sandboxes get theirs', async () => {
+  await using harness = await startHarness({ reconcileIntervalMs: NEVER_MS });
+  await using db = harness.openDatabase();
+  const { runner } = harness;
+  const { id } = await harness.create();
+  const { id: other } = await harness.create();
+  runner.beat();
+  const readAll = async () => {
+    const { seen_boot_ms } = await db.selectFrom('runners').select('seen_boot_ms').executeTakeFirstOrThrow();
+    const { last_seen_boot_ms } = await db
+      .selectFrom('sandboxes')
+      .select('last_seen_boot_ms')
+      .where('id', '=', other)
+      .executeTakeFirstOrThrow();
+    return { runner: seen_boot_ms ?? 0, other: last_seen_boot_ms ?? 0 };
+  };
+  await waitFor('a round with both', async () => {
+    const seen = await readAll();
+    return seen.runner > seen.other;
+  });
+  const before = await readAll();
+  runner.vms.delete(id);
+  runner.beat();
+  await harness.waitForRecord(id, ({ status }) => status === 'failed');
+  const after = await readAll();
+  assert.equal(after.runner, before.runner);
+  assert.ok(after.other > before.runner);
 });
 
 test('every request of control carries its epoch, which a restart raises', async () => {

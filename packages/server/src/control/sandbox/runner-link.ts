@@ -15,12 +15,14 @@
  *
  * The reconciler leaves sandboxes with an operation under way to that operation. After an outage of the runner every
  * idle timer gets a grace, as callers could not send requests. A heartbeat whose digest of the roster is another one than that
- * of the last round starts a round at once.
+ * of the last round starts a round at once. While the digest stays, and the records agree, most rounds only note that the VMs
+ * were there at the heartbeat.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { AppError, type SandboxState } from '@coppice/contract';
 import type { Logger } from 'pino';
 import { digestRoster } from '../../lib/protocol/roster-digest.ts';
+import type { HostMoment } from '../../lib/host-clock.ts';
 import type { Heartbeat, Roster, RunnerEvent } from '../../lib/protocol/runner-protocol.ts';
 import type { RunnerClaims } from '../ownership/runner-claims.ts';
 import type { OwnedRunner } from '../runners/owned-runner.ts';
@@ -30,11 +32,14 @@ import type { EgressNotes } from '../egress/egress-notes.ts';
 import type { LiveDrivers } from './live/live-drivers.ts';
 import { EventAcknowledger } from './event-acknowledger.ts';
 import type { SandboxDriver } from './live/sandbox-driver.ts';
-import type { Heartbeat as SandboxBeat, SandboxStore } from './record/sandbox-store.ts';
+import type { SandboxStore } from './record/sandbox-store.ts';
+import { recordRound } from './seen-round.ts';
 
 const RECONNECT_DELAY_MS = 250;
 /** Of a runner on another machine, which may stay away for long. */
 const MAX_RECONNECT_DELAY_MS = 4_000;
+/** Rounds in a row that trust the heartbeats. The next one also compares captures, and finds what a digest does not show. */
+const MAX_QUIET_ROUNDS = 2;
 
 /** The images of a runner are listed less often than its VMs, because control also notes the image of each create there. */
 const ROUNDS_PER_LISTING = 3;
@@ -49,7 +54,7 @@ export interface RunnerLinkParts {
   captures: CaptureKeeper;
   notes: EgressNotes;
   egressKeeper: EgressKeeper;
-  claims: Pick<RunnerClaims, 'claim' | 'noteFree' | 'noteReport'>;
+  claims: Pick<RunnerClaims, 'claim' | 'noteRound' | 'noteReport'>;
   kind: LinkKind;
   /** Whether other controls may give it sandboxes. */
   isShared: boolean;
@@ -70,6 +75,11 @@ export class RunnerLink implements AsyncDisposable {
   #lostBy: string | undefined;
   /** Of the roster that was reconciled last. */
   #rosterDigest: string | undefined;
+  /** The VMs of that roster. Undefined if not all of them ran. */
+  #rosterVms: ReadonlySet<string> | undefined;
+  /** When a heartbeat confirmed that roster. Each confirms one round. */
+  #confirmedAt: HostMoment | undefined;
+  #quietRounds = 0;
   #rounds = 0;
   /** Ids of what is being repaired. */
   readonly #repairing = new Set<string>();
@@ -131,10 +141,13 @@ export class RunnerLink implements AsyncDisposable {
 
   async #reconcileLoop(): Promise<void> {
     const { signal } = this.#stop;
+    const { reconcileIntervalMs: intervalMs } = this.#parts;
+    // Rounds of a thousand runners at the same moment would take all connections to PostgreSQL for seconds.
+    await this.#pause(Math.random() * intervalMs);
     while (!signal.aborted) {
-      await this.#pause(this.#parts.reconcileIntervalMs);
+      await this.#pause(intervalMs);
       if (signal.aborted || !this.#parts.runner.isConnected) continue;
-      await this.#reconcile().catch((error: unknown) =>
+      await this.#round().catch((error: unknown) =>
         this.#parts.log.warn({ err: error }, 'reconciling failed'),
       );
     }
@@ -155,8 +168,10 @@ export class RunnerLink implements AsyncDisposable {
   #noteHeartbeat(heartbeat: Heartbeat): void {
     const { runner } = this.#parts;
     runner.presence.note(heartbeat);
-    if (runner.isConnected && heartbeat.roster !== this.#rosterDigest)
-      this.#repair('roster', () => this.#reconcile());
+    runner.noteCapacity(heartbeat.capacity);
+    const isSame = heartbeat.roster === this.#rosterDigest;
+    this.#confirmedAt = isSame ? runner.presence.now() : undefined;
+    if (runner.isConnected && !isSame) this.#repair('roster', () => this.#reconcile());
   }
 
   async #noteConnected(): Promise<void> {
@@ -204,28 +219,57 @@ export class RunnerLink implements AsyncDisposable {
     notes.forgetEnd(id);
   }
 
+  async #round(): Promise<void> {
+    const { runner, store, claims, drivers, egressKeeper } = this.#parts;
+    const seenAt = this.#confirmedAt;
+    this.#confirmedAt = undefined;
+    const vms = this.#rosterVms;
+    if (seenAt === undefined || this.#quietRounds >= MAX_QUIET_ROUNDS || !this.#agreesWith(vms))
+      return this.#reconcile();
+    this.#quietRounds += 1;
+    const now = this.#drivers();
+    await recordRound({ runner, store, claims }, { before: now, now, vms, seenAt });
+    await this.#adoptMore();
+    void egressKeeper.tell((id) => drivers.find(id));
+  }
+
+  /** Returns whether the VMs are those of the sandboxes that run, and none of the sandboxes needs a repair. */
+  #agreesWith(vms: ReadonlySet<string> | undefined): vms is ReadonlySet<string> {
+    const drivers = this.#drivers();
+    const running = drivers.filter(({ row }) => row.status === 'running');
+    return (
+      vms?.size === running.length &&
+      running.every(({ row }) => vms.has(row.id)) &&
+      !drivers.some(needsRepair)
+    );
+  }
+
+  /** Adopts what SQL has and no roster shows. Each round does, also a quiet one. */
+  async #adoptMore(): Promise<void> {
+    const { drivers, runner, isShared } = this.#parts;
+    await drivers.recoverInserts();
+    if (!isShared) return;
+    await drivers.adoptMoved(runner.id);
+    if (this.#rounds++ % ROUNDS_PER_LISTING === 0)
+      this.#repair('images', async () => runner.images.report(await runner.client.listImages()));
+  }
+
   async #reconcile(): Promise<void> {
     const { drivers, runner, store, claims, captures, egressKeeper } = this.#parts;
+    this.#quietRounds = 0;
     runner.noteStatus(await runner.client.status());
     // Both are taken before the VMs are listed: a sandbox that starts in between is in neither.
     const live = new Set(this.#drivers().map(({ row }) => row.id));
     const views = this.#drivers()
       .filter((driver) => !driver.isBusy)
       .map(toView);
+    const before = this.#drivers().filter(({ row }) => row.status === 'running');
     const { vms: listed, starting } = await this.#readRoster();
     const vms = new Set(listed.map((vm) => vm.id));
     const seenAt = runner.presence.now();
-    const seen = this.#drivers().filter(({ row }) => row.status === 'running' && vms.has(row.id));
-    for (const driver of seen) driver.live.noteSeen(seenAt);
-    await store.recordHeartbeats(seen.map(toHeartbeat), seenAt);
-    await claims.noteFree(runner.id, runner.free);
+    await recordRound({ runner, store, claims }, { before, now: this.#drivers(), vms, seenAt });
     this.#repair('report', async () => claims.noteReport(runner.id, await runner.client.measures.runner()));
-    await drivers.recoverInserts();
-    if (this.#parts.isShared) {
-      await drivers.adoptMoved(runner.id);
-      if (this.#rounds++ % ROUNDS_PER_LISTING === 0)
-        this.#repair('images', async () => runner.images.report(await runner.client.listImages()));
-    }
+    await this.#adoptMore();
     const running = new Set(listed.filter((vm) => vm.state === 'running').map((vm) => vm.id));
     for (const { driver, status, isResuming, revision } of views) {
       const { id } = driver.row;
@@ -264,6 +308,9 @@ export class RunnerLink implements AsyncDisposable {
     this.#requireSame(roster.runner_id);
     runner.presence.note(roster);
     this.#rosterDigest = digestRoster(roster.vms);
+    this.#confirmedAt = undefined;
+    const haveStarted = roster.vms.every(({ state }) => state === 'running');
+    this.#rosterVms = haveStarted ? new Set(roster.vms.map(({ id }) => id)) : undefined;
     return roster;
   }
 
@@ -325,7 +372,8 @@ function toView(driver: SandboxDriver): View {
   return { driver, status, isResuming, revision: driver.revision };
 }
 
-function toHeartbeat({ row, live }: SandboxDriver): SandboxBeat {
-  const { lastActiveAt, isInUse, operations } = live;
-  return { id: row.id, lastActiveAt, isInUse, operation: operations.current };
+/** Whether only the roster, with the VMs that are starting, says what has become of an operation. */
+function needsRepair(driver: SandboxDriver): boolean {
+  const { boot, rollback, isBusy } = driver;
+  return boot.isInterrupted || rollback.isAbandoned || (!isBusy && toView(driver).isResuming);
 }

@@ -22,6 +22,7 @@ import {
   addLeavingControls,
   addRunnerAddresses,
   addRunnerReports,
+  addSeenMoments,
   createOwnership,
 } from '../ownership/ownership-migration.ts';
 import { createUsedTickets } from '../auth/used-tickets.ts';
@@ -162,4 +163,5 @@ export const MIGRATIONS: Record<string, Migration> = {
   },
   '0033_runner_reports': { up: addRunnerReports },
   '0035_leaving_controls': { up: addLeavingControls },
+  '0036_seen_runners': { up: addSeenMoments },
 };

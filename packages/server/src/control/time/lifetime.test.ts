@@ -8,7 +8,7 @@ import { toBootMoment, type CaptureInfo } from '../../lib/protocol/runner-protoc
 import { buildSandboxRow } from '../testing/sandbox-row.ts';
 import { buildEnding } from '../sandbox/record/ending.ts';
 import { buildHibernated, buildResumed } from '../sandbox/record/hibernation.ts';
-import { findAgeMs, findAgeWhenSeenMs, findHibernatedMs, findIdleMs } from './lifetime.ts';
+import { findAgeMs, findAgeWhenSeenMs, findHibernatedMs, findIdleMs, keepLastSeen } from './lifetime.ts';
 
 const HOUR_MS = 3_600_000;
 const CREATED_AT = 1_700_000_000_000;
@@ -51,6 +51,18 @@ for (const stepMs of [0, HOUR_MS, -HOUR_MS]) {
     assert.equal(asked.uptime_ms, 100_000);
   });
 }
+
+test('of two moments at which the VM was seen the later one counts, by the time since the boot, and none of another boot', () => {
+  const seen = { boot_id: 'this', last_seen_at: CREATED_AT - HOUR_MS, last_seen_boot_ms: 1_090_000 };
+  assert.equal(findAgeWhenSeenMs(keepLastSeen(row, seen)), 90_000);
+  assert.equal(keepLastSeen(row, { ...seen, last_seen_boot_ms: 1_059_999 }), row);
+  assert.equal(keepLastSeen(row, { ...seen, boot_id: 'next' }), row);
+  assert.equal(keepLastSeen(row, { ...seen, boot_id: null }), row);
+  const old = { ...row, boot_id: null, created_boot_ms: null, last_seen_boot_ms: null };
+  const later = { ...seen, last_seen_at: CREATED_AT + 80_000 };
+  assert.equal(findAgeWhenSeenMs(keepLastSeen(old, later)), 80_000);
+  assert.equal(keepLastSeen(old, seen), old);
+});
 
 test('after a boot of the host only the wall clock counts, and no time is negative', () => {
   assert.equal(findAgeMs(row, later(0, 'next')), 100_000);

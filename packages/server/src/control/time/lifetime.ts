@@ -36,6 +36,20 @@ export function findAgeWhenSeenMs(row: LifeTimes): number {
   return Math.max(findSettledAgeMs(row), Math.round(ageMs));
 }
 
+export type LastSeen = Pick<LifeTimes, 'boot_id' | 'last_seen_at' | 'last_seen_boot_ms'>;
+
+/** Returns the row with the later of both moments at which its VM was known to run. One of another boot is not that VM's. */
+export function keepLastSeen<T extends LastSeen>(row: T, { boot_id, ...seen }: LastSeen): T {
+  if (row.boot_id !== null && row.boot_id !== boot_id) return row;
+  const [ownMs, seenMs] = [row.last_seen_boot_ms, seen.last_seen_boot_ms];
+  const isLater =
+    row.boot_id === null || ownMs === null || seenMs === null
+      ? seen.last_seen_at > row.last_seen_at
+      : seenMs > ownMs;
+  const { last_seen_at, last_seen_boot_ms } = seen;
+  return isLater ? { ...row, last_seen_at, last_seen_boot_ms } : row;
+}
+
 /** Returns the time since the last request: the idle time when the VM was seen last, and the time since. */
 export function findIdleMs(row: LifeTimes, now: HostMoment): number {
   return Math.max(0, row.last_seen_at - row.last_active_at) + findUnseenMs(row, now);

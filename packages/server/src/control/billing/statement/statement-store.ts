@@ -7,7 +7,9 @@ import { sql } from 'kysely';
 import type { HostMoment } from '../../../lib/host-clock.ts';
 import { isWithinSql, type Reach } from '../../accounts/organizations/reach.ts';
 import type { Database } from '../../db/database.ts';
-import { findAgeWhenSeenMs } from '../../time/lifetime.ts';
+import { listSeen } from '../../ownership/seen-runner.ts';
+import type { SandboxRow } from '../../sandbox/record/sandbox-tables.ts';
+import { findAgeWhenSeenMs, keepLastSeen } from '../../time/lifetime.ts';
 import { readMonthOfDisks, type DiskSum } from '../storage/read-month.ts';
 import type { Month } from '../months/month.ts';
 import { BILLABLE_COLUMNS, findOpenStretch, type BillableRow } from '../consumption/stretch.ts';
@@ -57,7 +59,7 @@ export async function readMonth(db: Database, query: MonthQuery): Promise<MonthP
         lines: await readLines(transaction, pieces, query),
         teams: await readTeams(transaction, pieces),
         disks: await readMonthOfDisks(transaction, { ...query, nowMs: query.now.wallMs }),
-        isSettled: alive.every((row) => isSettled(row, query.month)),
+        isSettled: await areSettled(transaction, alive, query),
       };
     });
 }
@@ -80,13 +82,29 @@ export async function* readMonthLines(
   }
 }
 
-function listUnsettled(db: Database, reach: Reach): Promise<BillableRow[]> {
+type UnsettledRow = BillableRow & Pick<SandboxRow, 'runner_id'>;
+
+function listUnsettled(db: Database, reach: Reach): Promise<UnsettledRow[]> {
   return db
     .selectFrom('sandboxes')
-    .select(BILLABLE_COLUMNS)
+    .select([...BILLABLE_COLUMNS, 'runner_id'])
     .where(isWithinSql(reach, 'sandboxes'))
     .where('status', 'in', ['creating', 'running'])
     .execute();
+}
+
+async function areSettled(
+  db: Database,
+  alive: readonly UnsettledRow[],
+  { month, now }: Pick<MonthQuery, 'month' | 'now'>,
+): Promise<boolean> {
+  if (now.wallMs < month.to) return alive.length === 0;
+  const runners = alive.flatMap(({ status, runner_id }) => (status === 'running' ? (runner_id ?? []) : []));
+  const seen = await listSeen(db, [...new Set(runners)]);
+  return alive.every((row) => {
+    const ofRunner = row.status === 'running' ? seen.get(row.runner_id ?? '') : undefined;
+    return isSettled(ofRunner === undefined ? row : keepLastSeen(row, ofRunner), month);
+  });
 }
 
 /**

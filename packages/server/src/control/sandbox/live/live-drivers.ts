@@ -49,8 +49,9 @@ export class LiveDrivers implements Disposable {
   }
 
   /** Adopts the sandboxes of a runner that are live according to their records. Call when this control has just got it. */
-  load(runnerId: string): Promise<void> {
-    return this.adopt(runnerId);
+  async load(runnerId: string): Promise<void> {
+    await this.#parts.store.forgetMarks(runnerId);
+    await this.adopt(runnerId);
   }
 
   /** Adopts those sandboxes of a runner that have no driver yet. */

@@ -32,8 +32,9 @@ import type { RunnerPresence } from '../../runners/runner-presence.ts';
 import type { Clock } from '../../time/clock.ts';
 import { buildEnding, buildEndNotes, type EndEvent } from '../record/ending.ts';
 import { IdleTimer, type ExpiryReason } from './idle-timer.ts';
-import { findIdleMs } from '../../time/lifetime.ts';
+import { findIdleMs, keepLastSeen } from '../../time/lifetime.ts';
 import { OperationTurns } from './operation-turns.ts';
+import { RecordedUse, type Use } from './recorded-use.ts';
 import { findTimeLimits } from './time-limits.ts';
 import { buildRecord } from '../record/record.ts';
 import { buildRefusal, type Caller } from '../record/refusal.ts';
@@ -72,6 +73,7 @@ export class LiveSandbox {
   #row: SandboxRow;
   #isInDoubt = false;
   #isDetached = false;
+  readonly #recorded: RecordedUse;
   readonly #commits = new SerialQueue();
   readonly operations = new OperationTurns();
   #timer: IdleTimer | undefined;
@@ -82,6 +84,7 @@ export class LiveSandbox {
 
   constructor(row: SandboxRow, parts: LiveSandboxParts) {
     this.#row = row;
+    this.#recorded = new RecordedUse(row);
     this.#parts = parts;
   }
 
@@ -167,7 +170,10 @@ export class LiveSandbox {
   /** Commits a change that `write` makes together with others. Call only while holding the commit lock. */
   async commitBy(write: (row: SandboxRow) => Promise<SandboxRow>): Promise<void> {
     this.#isInDoubt = true;
-    this.#row = await write(this.#row);
+    const before = this.#row;
+    const written = await write(before);
+    this.#recorded.noteCommit(written);
+    this.#row = keepLastSeen(written, before);
     this.#isInDoubt = false;
     this.#followState(0);
   }
@@ -244,8 +250,21 @@ export class LiveSandbox {
     this.#timer?.restart(findTimeLimits(this.row, this.now));
   }
 
+  /** How it is used now, unless SQL has that already. */
+  get unrecordedUse(): Use | undefined {
+    const { lastActiveAt, isInUse, operations } = this;
+    const use = { lastActiveAt, isInUse, operation: operations.current };
+    return this.#recorded.differs(use) ? use : undefined;
+  }
+
+  noteRecorded(use: Use): void {
+    this.#recorded.note(use);
+  }
+
   noteSeen(seen: HostMoment): void {
-    this.#row = { ...this.#row, last_seen_at: seen.wallMs, last_seen_boot_ms: seen.bootMs };
+    const { bootId: boot_id, wallMs: last_seen_at, bootMs: last_seen_boot_ms } = seen;
+    // A heartbeat may be older than a resume.
+    this.#row = keepLastSeen(this.#row, { boot_id, last_seen_at, last_seen_boot_ms });
   }
 
   grace(graceMs = OUTAGE_GRACE_MS): void {
@@ -260,7 +279,7 @@ export class LiveSandbox {
 
   async #settled<T>(task: () => Promise<T>): Promise<T> {
     if (this.#isInDoubt) {
-      this.#row = await this.#parts.store.get(this.#row.id);
+      this.#row = keepLastSeen(await this.#parts.store.get(this.#row.id), this.#row);
       this.#isInDoubt = false;
       this.#followState(OUTAGE_GRACE_MS);
     }

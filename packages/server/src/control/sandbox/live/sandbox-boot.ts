@@ -83,7 +83,9 @@ export class SandboxBoot {
   async #grant(grants: readonly Grant[]): Promise<VmEgress | undefined> {
     await this.#parts.grants.add(this.#live.row, grants);
     const { row } = this.#live;
-    return this.#parts.grants.buildStart(row, await this.#parts.grants.open(row));
+    // Without any there is nothing to read.
+    const stored = grants.length === 0 ? [] : undefined;
+    return this.#parts.grants.buildStart(row, await this.#parts.grants.open(row, stored));
   }
 
   async #run(kind: StartKind, start: () => Promise<VmInfo>): Promise<SandboxRecord> {

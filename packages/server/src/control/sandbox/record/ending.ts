@@ -36,6 +36,9 @@ export function buildEnding(row: SandboxRow, ending: Ending): EndUpdate {
   return {
     ...changeState(row.status, event, reason),
     ended_at: row.created_at + livedMs,
+    // While it ran, only the row of its runner had them: see seen-round.ts.
+    last_seen_at: row.last_seen_at,
+    last_seen_boot_ms: row.last_seen_boot_ms,
     create_ms: hasRun ? row.create_ms : null,
     hibernation_id: null,
     hibernated_at: null,

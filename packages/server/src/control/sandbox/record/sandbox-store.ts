@@ -9,6 +9,8 @@ import { isTaken } from '../../db/database-error.ts';
 import { followHolder } from '../../disks/held-disk.ts';
 import type { TakeDisks } from '../../disks/sandbox-disks.ts';
 import type { Held } from '../../limits/quota.ts';
+import { findSeen } from '../../ownership/seen-runner.ts';
+import { keepLastSeen } from '../../time/lifetime.ts';
 import { updateBilled } from './billed-update.ts';
 import type { NewSandboxRow, SandboxRow, SandboxUpdate } from './sandbox-tables.ts';
 import { areLive, IS_LIVE, LIVE_STATES } from './live-states.ts';
@@ -31,7 +33,7 @@ export interface SandboxFilter {
 /** Throws `capacity` if the organization, which holds this already, may not have more. */
 export type Admit = (held: Held) => void;
 
-export interface Heartbeat extends Pick<LiveState, 'operation'> {
+export interface UseOfSandbox extends Pick<LiveState, 'operation'> {
   id: string;
   lastActiveAt: number;
   isInUse: boolean;
@@ -77,6 +79,20 @@ export class SandboxStore {
       await store.#admit(from.organization_id, admit);
       return move.kind === 'stay' ? markResuming(transaction, from, move) : store.move(from, move);
     });
+  }
+
+  /**
+   * Call while nothing is under way at the runner: a killed control may have left marks of operations and requests. Those of resumes
+   * stay, as the runner may have a VM.
+   */
+  async forgetMarks(runnerId: string): Promise<void> {
+    await this.#db
+      .updateTable('sandboxes')
+      .set({ is_in_use: false, operation: null })
+      .where('runner_id', '=', runnerId)
+      .where('status', 'in', LIVE_STATES)
+      .where(sql<boolean>`(is_in_use OR operation IS NOT NULL)`)
+      .execute();
   }
 
   /** Gives a hibernated sandbox to another runner. */
@@ -218,10 +234,12 @@ export class SandboxStore {
 
   /** Returns all sandboxes of a runner that are not final, of every organization. */
   async listAlive(runnerId: string): Promise<SandboxRow[]> {
+    const seen = await findSeen(this.#db, runnerId);
     const found: SandboxRow[] = [];
     for (;;) {
       const page = await this.#listAliveAfter(runnerId, found.at(-1)?.id ?? '');
-      found.push(...page);
+      for (const row of page)
+        found.push(seen !== undefined && row.status === 'running' ? keepLastSeen(row, seen) : row);
       if (page.length < PAGE_ROWS) return found;
     }
   }
@@ -263,11 +281,11 @@ export class SandboxStore {
     return new Set(rows.flatMap((row) => row.hibernation_id ?? []));
   }
 
-  /** Records that the runner has these VMs now, how each is used, and when it was used last. */
-  async recordHeartbeats(heartbeats: readonly Heartbeat[], seen: HostMoment): Promise<void> {
-    if (heartbeats.length === 0) return;
+  /** Records how sandboxes are used, and when each was used last. */
+  async recordUses(uses: readonly UseOfSandbox[]): Promise<void> {
+    if (uses.length === 0) return;
     const rows = JSON.stringify(
-      heartbeats.map(({ id, lastActiveAt, isInUse, operation }) => ({
+      uses.map(({ id, lastActiveAt, isInUse, operation }) => ({
         id,
         at: Math.round(lastActiveAt),
         in_use: isInUse,
@@ -275,10 +293,20 @@ export class SandboxStore {
       })),
     );
     await sql`
-      UPDATE sandboxes SET last_seen_at = ${seen.wallMs}, last_seen_boot_ms = ${seen.bootMs}, last_active_at = beat.at,
-        is_in_use = beat.in_use, operation = beat.operation
-      FROM jsonb_to_recordset(${rows}::jsonb) AS beat(id text, at bigint, in_use boolean, operation text)
-      WHERE sandboxes.id = beat.id AND sandboxes.status = 'running'`.execute(this.#db);
+      UPDATE sandboxes SET last_active_at = used.at, is_in_use = used.in_use, operation = used.operation
+      FROM jsonb_to_recordset(${rows}::jsonb) AS used(id text, at bigint, in_use boolean, operation text)
+      WHERE sandboxes.id = used.id AND sandboxes.status = 'running'`.execute(this.#db);
+  }
+
+  /** Records that the runner has these VMs now. Needed only if others of its sandboxes are missing: see seen-round.ts. */
+  async recordSeen(ids: readonly string[], seen: HostMoment): Promise<void> {
+    if (ids.length === 0) return;
+    await this.#db
+      .updateTable('sandboxes')
+      .set({ last_seen_at: seen.wallMs, last_seen_boot_ms: seen.bootMs })
+      .where('id', '=', sql<string>`ANY(${[...ids]}::text[])`)
+      .where('status', '=', 'running')
+      .execute();
   }
 }
 

@@ -1,11 +1,11 @@
 /**
- * State of a live sandbox as SQL has it, for controls without its driver. The driver writes it with each heartbeat of the
- * runner, about every 10 s:
+ * State of a live sandbox as SQL has it, for controls without its driver. The control with the driver looks about every 10 s, with
+ * each round of reconciliation, and writes what has changed:
  *
- *     operation    exact if the row names it: a resume, a hibernation, a rollback; else as of the last heartbeat
- *     expiresAt    exact but for the idle time, which begins with the last request before the last heartbeat
+ *     operation    exact if the row names it: a resume, a hibernation, a rollback; else as of the last round
+ *     expiresAt    exact but for the idle time, which begins with the last request before the last round
  *
- * So an end is never shown later than it is, except for the clock, and at most one heartbeat too early. After an outage, which
+ * So an end is never shown later than it is, except for the clock, and at most one round too early. After an outage, which
  * gives sandboxes a grace that SQL does not have, it is at most that grace too early.
  */
 import type { SandboxOperation } from '@coppice/contract';

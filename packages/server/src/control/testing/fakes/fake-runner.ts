@@ -4,8 +4,14 @@
  */
 import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
-import { connect } from 'node:net';
-import http2, { type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
+import { connect, type AddressInfo } from 'node:net';
+import http2, {
+  type Http2SecureServer,
+  type Http2Server,
+  type SecureServerOptions,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from 'node:http2';
 import { AppError } from '@coppice/contract';
 import { FakeBuiltImages } from './fake-built-images.ts';
 import { FakeCommands } from './fake-commands.ts';
@@ -80,6 +86,10 @@ export class FakeRunner implements AsyncDisposable {
   /** The highest that a request has carried. Lower ones are refused. */
   epoch = 0;
   readonly socketPath: string;
+  /** With which it listens on a port of this machine, instead of its socket. */
+  readonly #tls: SecureServerOptions | undefined;
+  /** Whether it keeps the requests that it receives. They take memory. */
+  keepsRequests = true;
   readonly vms = new Map<string, VmInfo>();
   readonly disks: FakeDisks = new FakeDisks({ hasVm: (id) => this.vms.has(id), host: () => this.host?.() });
   readonly commands = new FakeCommands();
@@ -153,16 +163,25 @@ export class FakeRunner implements AsyncDisposable {
   onAgent: (id: string, stream: ServerHttp2Stream) => boolean = () => false;
   readonly #sessions = new Set<ServerHttp2Session>();
   readonly #listeners = new Set<ServerHttp2Stream>();
-  #server: Http2Server | undefined;
+  #server: Http2Server | Http2SecureServer | undefined;
+  #port = 0;
   #seq = 0;
 
-  constructor(socketPath: string) {
+  constructor(socketPath: string, tls?: SecureServerOptions) {
     this.socketPath = socketPath;
+    this.#tls = tls;
+  }
+
+  /** That of its first start. 0 without TLS. */
+  get port(): number {
+    return this.#port;
   }
 
   async start(): Promise<void> {
-    await rm(this.socketPath, { force: true });
-    const server = http2.createServer(TRUSTED_PEER);
+    const server =
+      this.#tls === undefined
+        ? http2.createServer(TRUSTED_PEER)
+        : http2.createSecureServer({ ...TRUSTED_PEER, ...this.#tls });
     server.on('session', (session) => {
       this.#sessions.add(session);
       session.on('close', () => this.#sessions.delete(session));
@@ -172,15 +191,19 @@ export class FakeRunner implements AsyncDisposable {
       stream.on('error', () => undefined);
       const method = String(headers[':method']);
       const url = new URL(String(headers[':path']), 'http://runner');
-      this.requests.push(`${method} ${url.pathname}`);
+      if (this.keepsRequests) this.requests.push(`${method} ${url.pathname}`);
       if (!passFence(this, stream, headers)) return;
       if (typeof headers['traceparent'] === 'string') this.traceparents.push(headers['traceparent']);
       this.#route(stream, { method, url, range: headers.range }).catch((error: unknown) =>
         answerError(stream, error),
       );
     });
-    server.listen(this.socketPath);
+    if (this.#tls === undefined) await rm(this.socketPath, { force: true });
+    server.listen(
+      this.#tls === undefined ? { path: this.socketPath } : { host: '127.0.0.1', port: this.#port },
+    );
     await once(server, 'listening');
+    if (this.#tls !== undefined) this.#port = (server.address() as AddressInfo).port;
     this.#server = server;
   }
 
@@ -327,7 +350,7 @@ export class FakeRunner implements AsyncDisposable {
     const restore = RestoreVm.safeParse(given);
     if (restore.success) return answer(stream, 201, await this.captures.restore(id, restore.data));
     const body = CreateVm.parse(given);
-    this.creates.push(body);
+    if (this.keepsRequests) this.creates.push(body);
     await this.onCreate(id, body);
     const { vcpus, mem_mib, disk_mib } = body;
     const workspace = this.disks.attach(id, body.workspace);
@@ -371,7 +394,7 @@ export class FakeRunner implements AsyncDisposable {
 
   async #acknowledge(stream: ServerHttp2Stream): Promise<void> {
     const { generation, seq } = EventPlace.parse(JSON.parse((await readAll(stream)).toString('utf8')));
-    this.acknowledged.push({ generation, seq });
+    if (this.keepsRequests) this.acknowledged.push({ generation, seq });
     if (generation !== this.#generation) return answer(stream, 200, {});
     for (const [id, event] of this.ends) if (event.seq <= seq) this.ends.delete(id);
     for (const noted of this.notes.keys()) if (noted <= seq) this.notes.delete(noted);

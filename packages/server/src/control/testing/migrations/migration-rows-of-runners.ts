@@ -104,6 +104,36 @@ export const RUNNER_REPORTS: Change = {
 
 export const LEAVING_CONTROLS: Change = { columns: { controls: { is_leaving: false } } };
 
+export const SEEN_RUNNERS: Change = {
+  columns: { runners: { seen_at: null, seen_boot_id: null, seen_boot_ms: null } },
+  adds: {
+    runners: [
+      {
+        id: `runner-${'3'.repeat(32)}`,
+        region: 'us',
+        local_to: null,
+        owner: null,
+        epoch: 1,
+        mem_free_mib: 0,
+        vcpus_free: 0,
+        cordoned_at: null,
+        drain_until: null,
+        address: '10.0.0.6:9443',
+        fingerprint: 'd'.repeat(64),
+        joined_at: NOW,
+        revoked_at: null,
+        heard_at: NOW,
+        report: null,
+        handed_at: null,
+        taking_until: null,
+        seen_at: NOW,
+        seen_boot_id: 'an-earlier-boot',
+        seen_boot_ms: 77.5,
+      },
+    ],
+  },
+};
+
 export const CAPTURE_OBJECTS: Change = {
   adds: {
     capture_objects: [

@@ -28,6 +28,7 @@ import {
   OWNERSHIP,
   RUNNER_IDENTITIES,
   RUNNER_REPORTS,
+  SEEN_RUNNERS,
 } from './migration-rows-of-runners.ts';
 import type { Change, Row } from './migration-rows.ts';
 
@@ -484,4 +485,5 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0032_runners_of_images': RUNNERS_OF_IMAGES,
   '0033_runner_reports': RUNNER_REPORTS,
   '0035_leaving_controls': LEAVING_CONTROLS,
+  '0036_seen_runners': SEEN_RUNNERS,
 };
