@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
-import { connect, type AddressInfo } from 'node:net';
+import { connect, type AddressInfo, type Socket } from 'node:net';
 import http2, {
   type Http2SecureServer,
   type Http2Server,
@@ -162,6 +162,7 @@ export class FakeRunner implements AsyncDisposable {
   /** Called before the agent answers. Returns true when it has answered itself. */
   onAgent: (id: string, stream: ServerHttp2Stream) => boolean = () => false;
   readonly #sessions = new Set<ServerHttp2Session>();
+  readonly #sockets = new Set<Socket>();
   readonly #listeners = new Set<ServerHttp2Stream>();
   #server: Http2Server | Http2SecureServer | undefined;
   #port = 0;
@@ -182,6 +183,10 @@ export class FakeRunner implements AsyncDisposable {
       this.#tls === undefined
         ? http2.createServer(TRUSTED_PEER)
         : http2.createSecureServer({ ...TRUSTED_PEER, ...this.#tls });
+    server.on('connection', (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.on('close', () => this.#sockets.delete(socket));
+    });
     server.on('session', (session) => {
       this.#sessions.add(session);
       session.on('close', () => this.#sessions.delete(session));
@@ -212,6 +217,8 @@ export class FakeRunner implements AsyncDisposable {
     const closed = this.#server?.listening === true ? once(this.#server, 'close') : undefined;
     this.#server?.close();
     for (const session of this.#sessions) session.destroy();
+    // A session that is closing, and a handshake, would wait for the other end.
+    for (const socket of this.#sockets) socket.destroy();
     this.#listeners.clear();
     await closed;
   }
