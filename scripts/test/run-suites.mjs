@@ -16,6 +16,8 @@ const SHOWN_FAILURES = 40;
 /** Limit of the slowdown: a machine that seems slower than this was busy with other work while it was measured. */
 const MAX_FACTOR = 2;
 const SHOWN_REASONS = 8;
+/** The reason of tests that never ran, because a step before them failed. */
+const CANCELLED = 'test did not finish before its parent and was cancelled';
 
 /**
  * @typedef {import('./results/counts.mjs').Counts} Counts
@@ -134,7 +136,8 @@ function reportLoopback(when, fault) {
 
 /** @param {Counts} total */
 export function formatTotal({ passed, failed, skipped, failures }) {
-  const lines = failures
+  const isCause = (/** @type {string} */ text) => !text.includes(CANCELLED);
+  const lines = [...failures.filter(isCause), ...failures.filter((text) => !isCause(text))]
     .slice(0, SHOWN_FAILURES)
     .map((text, index) => indentFailure(text, index < SHOWN_REASONS));
   if (failures.length > SHOWN_FAILURES) lines.push(`  and ${failures.length - SHOWN_FAILURES} more`);

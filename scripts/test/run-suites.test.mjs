@@ -53,6 +53,13 @@ test('the first failures are followed by their reasons', () => {
   assert.deepEqual(lines.slice(-4, -2), ['          at once', '  unit: 8']);
 });
 
+test('what failed comes before what was cancelled for it', () => {
+  const cancelled = "e2e: one\n'test did not finish before its parent and was cancelled'";
+  const failures = [...Array.from({ length: 40 }, () => cancelled), 'e2e: all\nError: no network'];
+  const lines = formatTotal({ passed: 0, failed: 41, skipped: 0, failures }).split('\n');
+  assert.deepEqual(lines.slice(1, 4), ['  e2e: all', '      Error: no network', '  e2e: one']);
+});
+
 test('a long list of failures is cut off and ends with the number of the rest', () => {
   const failures = Array.from({ length: 45 }, (_, index) => `unit: ${index}`);
   const lines = formatTotal({ passed: 0, failed: 45, skipped: 2, failures }).split('\n');

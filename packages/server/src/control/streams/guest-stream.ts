@@ -11,6 +11,7 @@ import { PassThrough, type Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
 import type { z } from 'zod';
 import { encodeFrame, FrameDecoder, MAX_FRAME_BYTES, type Frame } from '../../lib/protocol/frames.ts';
+import { isEnding } from '../../lib/streams/whole-stream.ts';
 import type { RunnerAnswer } from '../placement/runner-connection.ts';
 
 /** Time for the agent to end the stream after its last frame: a reset would kill what the process left running. */
@@ -30,6 +31,8 @@ export class GuestStream {
   /** The session to the runner. A stream that is lost has no reference to it any more. */
   readonly #session: ClientHttp2Session | undefined;
   readonly #input: PassThrough;
+  /** Filled from the start: what was not read of a stream is dropped with its connection, also of one that is complete. */
+  readonly #output = new PassThrough();
   readonly #decoder = new FrameDecoder();
 
   private constructor(stream: ClientHttp2Stream, input: PassThrough) {
@@ -37,6 +40,8 @@ export class GuestStream {
     this.#session = stream.session as ClientHttp2Session | undefined;
     this.#input = input;
     input.on('error', () => undefined);
+    stream.pipe(this.#output);
+    stream.once('close', () => this.#output.end());
     stream.once('close', () => input.destroy());
   }
 
@@ -60,7 +65,7 @@ export class GuestStream {
    * process. `waitMs` limits silence, which may last forever by default; after it the frames end, too.
    */
   async *frames(isLast: (frame: Frame) => boolean, waitMs?: () => number): AsyncGenerator<Frame> {
-    const chunks = this.#stream.iterator({ destroyOnReturn: false }) as AsyncIterator<Buffer>;
+    const chunks = this.#output.iterator({ destroyOnReturn: false }) as AsyncIterator<Buffer>;
     let isFinished = false;
     try {
       for (;;) {
@@ -110,7 +115,7 @@ export class GuestStream {
   }
 
   #explainLoss(cause: unknown): AppError {
-    return this.#session?.destroyed === true
+    return isEnding(this.#session)
       ? new AppError('unavailable', 'the runner restarts; the process continues, but its output is lost', {
           cause,
         })
@@ -119,7 +124,7 @@ export class GuestStream {
 
   #endQuietly(): void {
     this.#input.end();
-    this.#stream.resume();
+    this.#output.resume();
     if (this.#stream.closed) return;
     const timer = setTimeout(() => this.kill(), STREAM_END_MS);
     this.#stream.once('close', () => clearTimeout(timer));

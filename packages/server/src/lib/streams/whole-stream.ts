@@ -2,7 +2,8 @@
  * Detects whether the body of an HTTP/2 request or answer is complete. Node emits `end` also for a stream that the far end cancelled, and for
  * streams of a destroyed session. So a truncated body of unknown length would look complete.
  */
-import http2, { type Http2Stream } from 'node:http2';
+import http2, { type Http2Session, type Http2Stream } from 'node:http2';
+import { pipeline, type Duplex } from 'node:stream';
 
 /**
  * Watches a stream. Call this before the stream ends, and call the returned function after the stream's `end` event.
@@ -11,4 +12,25 @@ export function watchEnd(stream: Http2Stream): () => boolean {
   // A destroyed stream no longer has its session.
   const { session } = stream;
   return () => (stream.rstCode ?? 0) === http2.constants.NGHTTP2_NO_ERROR && session?.destroyed !== true;
+}
+
+/** Returns whether the far end is ending a session, or has lost it. Ask the session that a stream had at first. */
+export function isEnding(session: Http2Session | undefined): boolean {
+  // A server that stops closes the session first, and later ends the streams that are left.
+  return session?.destroyed === true || session?.closed === true;
+}
+
+/**
+ * Reads a stream from now on, through `into` and as far as its buffer allows, and returns `into`. Use it for what is not read at
+ * once: when a connection closes, Node drops what of its streams has not been read, also of those that are complete.
+ */
+export function readAhead<Into extends Duplex>(stream: Http2Stream, into: Into): Into {
+  // Its reader, who may come later, sees the error, too.
+  into.on('error', () => undefined);
+  pipeline(stream, into, () => undefined);
+  // A pipeline waits for ever for the end of a stream whose end has come, but is dropped with what was before it.
+  stream.once('close', () => {
+    if (!stream.readableEnded) into.destroy(new Error('the connection was lost'));
+  });
+  return into;
 }

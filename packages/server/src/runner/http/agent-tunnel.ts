@@ -74,7 +74,8 @@ function linkResets(stream: http2.ServerHttp2Stream, upstream: http2.ClientHttp2
   });
   upstream.on('error', () => cutOff(stream));
   upstream.on('close', () => {
-    if (upstream.rstCode !== NGHTTP2_NO_ERROR) cutOff(stream);
+    // A connection that is lost takes along what has not been read, also of an answer that is complete.
+    if (upstream.rstCode !== NGHTTP2_NO_ERROR || !upstream.readableEnded) cutOff(stream);
   });
 }
 

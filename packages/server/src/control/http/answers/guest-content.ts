@@ -1,8 +1,9 @@
 /** Content of a guest, piped to a client: what both sides must not do with it, and whether all of it has come. */
 import http2 from 'node:http2';
 import { posix } from 'node:path';
-import { Transform } from 'node:stream';
-import { watchEnd } from '../../../lib/streams/whole-stream.ts';
+import { Transform, type Readable } from 'node:stream';
+import { AppError } from '@coppice/contract';
+import { isEnding, readAhead, watchEnd } from '../../../lib/streams/whole-stream.ts';
 import type { RunnerAnswer } from '../../placement/runner-connection.ts';
 
 /**
@@ -26,18 +27,41 @@ function buildDisposition(base: string, ending: string): string {
   return `attachment; filename*=UTF-8''${encoded.replace(/['()*]/g, escape)}`;
 }
 
-/** Cancels the download when its audit entry cannot be appended: nothing is read without an entry. */
-export async function logContent({ stream }: RunnerAnswer, append: () => Promise<unknown>): Promise<void> {
-  try {
-    await append();
-  } catch (error) {
-    stream.close(http2.constants.NGHTTP2_CANCEL);
-    throw error;
-  }
+/** What a guest answers, as it is passed on. */
+export interface GuestContent {
+  /** Fails unless exactly the announced bytes came, or, without an announced size, the agent itself ended the stream. */
+  body: Readable;
+  /**
+   * Waits for the audit entry, without which nothing may be read. Throws `guest_unreachable`, or `unavailable` if the runner was
+   * lost, if the content has broken off meanwhile: the client can still be answered so.
+   */
+  logged: (append: () => Promise<unknown>) => Promise<void>;
 }
 
-/** Fails unless exactly the announced bytes pass, or, without an announced size, the agent itself ended the stream. */
-export function whole({ stream }: RunnerAnswer, sizeBytes: number | null): Transform {
+/** Reads an answer from now on: a runner that stops closes its connection when it has sent all. */
+export function readContent({ stream }: RunnerAnswer, sizeBytes: number | null): GuestContent {
+  // A destroyed stream no longer has it.
+  const { session } = stream;
+  const body = readAhead(stream, checkSize(stream, sizeBytes));
+  const logged = async (append: () => Promise<unknown>): Promise<void> => {
+    try {
+      await append();
+    } catch (error) {
+      stream.close(http2.constants.NGHTTP2_CANCEL);
+      throw error;
+    }
+    if (body.errored !== null) throw brokenOff(isEnding(session), body.errored);
+  };
+  return { body, logged };
+}
+
+function brokenOff(isRunnerLost: boolean, cause: Error): AppError {
+  return isRunnerLost
+    ? new AppError('unavailable', 'the runner of the sandbox restarts; try again', { cause })
+    : new AppError('guest_unreachable', 'the sandbox broke off its answer', { cause });
+}
+
+function checkSize(stream: RunnerAnswer['stream'], sizeBytes: number | null): Transform {
   const endsByItself = watchEnd(stream);
   let left = sizeBytes ?? Infinity;
   return new Transform({

@@ -2,7 +2,7 @@ import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { ExportDiskQuery } from '@coppice/contract';
 import { z } from 'zod';
-import { watchEnd } from '../../../../lib/streams/whole-stream.ts';
+import { readAhead, watchEnd } from '../../../../lib/streams/whole-stream.ts';
 import type { RunnerAnswer } from '../../../placement/runner-connection.ts';
 import { answers, CONTENT, contents } from '../../answers/answers.ts';
 import type { App } from '../../app.ts';
@@ -40,7 +40,7 @@ export function addExportDisk(app: App, { disks, openRequests, limits }: Parts):
       await openRequests.limit(organizationId, async () => {
         const answer = await disks.export(reach, params.disk, query);
         const body = { status: 200, headers: buildHeaders(answer), stallMs: limits.transferStallMs };
-        return sendBody(reply, body, (raw) => pipeline(answer.stream, whole(answer), raw));
+        return sendBody(reply, body, (raw) => pipeline(readAhead(answer.stream, whole(answer)), raw));
       });
       return reply;
     },

@@ -6,7 +6,7 @@ import type { App } from '../../app.ts';
 import { SandboxParams } from '../../requests/params.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
-import { buildSafeHeaders, logContent, whole } from '../../answers/guest-content.ts';
+import { buildSafeHeaders, readContent } from '../../answers/guest-content.ts';
 import { sendBody } from '../../answers/send-body.ts';
 
 const TYPES = { tar: 'application/x-tar', 'tar.gz': 'application/gzip' } as const;
@@ -36,11 +36,12 @@ export function addDownloadArchive(app: App, { sandboxes, audit, openRequests, l
       const path = resolvePath(driver.row, query.path);
       const send = async (): Promise<void> => {
         const answer = await driver.runner.files.openArchive(params.id, { path, format });
+        const content = readContent(answer, null);
         const data = { path, size: null, archive: format };
-        await logContent(answer, () => audit.append(params.id, { event: 'file.download', data }));
+        await content.logged(() => audit.append(params.id, { event: 'file.download', data }));
         const headers = { ...buildSafeHeaders(path, `.${format}`), 'content-type': TYPES[format] };
         const body = { status: 200, headers, stallMs: limits.transferStallMs };
-        await sendBody(reply, body, (raw) => pipeline(answer.stream, whole(answer, null), raw));
+        await sendBody(reply, body, (raw) => pipeline(content.body, raw));
       };
       await openRequests.limit(organizationId, () => driver.use(send, { mayWake: keyScope === 'full' }));
       return reply;

@@ -6,7 +6,7 @@ import type { AuditNote } from '../../../audit/audit-chain.ts';
 import type { RunnerAnswer } from '../../../placement/runner-connection.ts';
 import { resolvePath } from '../../../sandbox/environment/environments.ts';
 import type { HttpParts } from '../../parts.ts';
-import { buildSafeHeaders, logContent, whole } from '../../answers/guest-content.ts';
+import { buildSafeHeaders, readContent } from '../../answers/guest-content.ts';
 import { beginRawAnswer } from '../../answers/raw-answer.ts';
 import { sendBody } from '../../answers/send-body.ts';
 
@@ -27,9 +27,10 @@ export async function serveDownload(
     const answer = await driver.runner.downloadFile(id, download);
     const head = buildHead(answer, path);
     if (request.method === 'HEAD') return sendHead(reply, answer, head);
-    await logContent(answer, () => audit.append(id, buildNote(path, head)));
+    const content = readContent(answer, head.sizeBytes);
+    await content.logged(() => audit.append(id, buildNote(path, head)));
     const body = { status: answer.status, headers: head.headers, stallMs: limits.transferStallMs };
-    return sendBody(reply, body, (raw) => pipeline(answer.stream, whole(answer, head.sizeBytes), raw));
+    return sendBody(reply, body, (raw) => pipeline(content.body, raw));
   };
   await openRequests.limit(request.organizationId, () =>
     driver.use(send, { mayWake: request.keyScope === 'full' }),
