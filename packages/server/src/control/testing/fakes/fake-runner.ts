@@ -9,7 +9,6 @@ import http2, {
   type Http2SecureServer,
   type Http2Server,
   type SecureServerOptions,
-  type ServerHttp2Session,
   type ServerHttp2Stream,
 } from 'node:http2';
 import { AppError } from '@coppice/contract';
@@ -161,7 +160,6 @@ export class FakeRunner implements AsyncDisposable {
   #generation = 'fake-1';
   /** Called before the agent answers. Returns true when it has answered itself. */
   onAgent: (id: string, stream: ServerHttp2Stream) => boolean = () => false;
-  readonly #sessions = new Set<ServerHttp2Session>();
   readonly #sockets = new Set<Socket>();
   readonly #listeners = new Set<ServerHttp2Stream>();
   #server: Http2Server | Http2SecureServer | undefined;
@@ -187,11 +185,7 @@ export class FakeRunner implements AsyncDisposable {
       this.#sockets.add(socket);
       socket.on('close', () => this.#sockets.delete(socket));
     });
-    server.on('session', (session) => {
-      this.#sessions.add(session);
-      session.on('close', () => this.#sessions.delete(session));
-      session.on('error', () => undefined);
-    });
+    server.on('session', (session) => session.on('error', () => undefined));
     server.on('stream', (stream, headers) => {
       stream.on('error', () => undefined);
       const method = String(headers[':method']);
@@ -216,8 +210,7 @@ export class FakeRunner implements AsyncDisposable {
   async stop(): Promise<void> {
     const closed = this.#server?.listening === true ? once(this.#server, 'close') : undefined;
     this.#server?.close();
-    for (const session of this.#sessions) session.destroy();
-    // A session that is closing, and a handshake, would wait for the other end.
+    // Not sessions: one that is closing waits for the other end, and a handshake has none yet.
     for (const socket of this.#sockets) socket.destroy();
     this.#listeners.clear();
     await closed;
