@@ -47,12 +47,16 @@ describe('a rolling upgrade under load', { concurrency: false }, () => {
     }
   };
 
-  /** Creates a sandbox at the runner without one, once it has reported its room. */
+  /** Creates a sandbox at the runner without one, which the control that has it then prefers. */
   const createAtOther = async (): Promise<Sandbox> =>
     pollUntil({ step: 'both runners', timeoutMs: START_MS, intervalMs: POLL_MS }, async () => {
-      const made = await client.sandboxes.create(IMAGE);
-      if (cluster.runners.every(({ installation }) => installation.vmPids().length === 1)) return made;
-      await made.destroy();
+      for (const { address } of cluster.controls) {
+        const { id } = await new Coppice({ baseUrl: address, apiKey: API_KEY }).sandboxes.create(IMAGE);
+        const made = await client.sandboxes.get(id);
+        assert.ok(made);
+        if (cluster.runners.every(({ installation }) => installation.vmPids().length === 1)) return made;
+        await made.destroy();
+      }
       return undefined;
     });
 
