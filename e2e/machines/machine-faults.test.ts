@@ -1,14 +1,15 @@
 /**
- * Two controls, three runners, PostgreSQL and an S3 server in network namespaces. Each operation on sandboxes is held at a named
+ * Two controls, three runners, of which two have wrong clocks, PostgreSQL and an S3 server in network namespaces. Each operation on sandboxes is held at a named
  * step, and there a machine or the network fails. After the repair each repeated request is served once, no sandbox is lost, and
  * SQL, rosters, processes, objects, audit logs and bills agree.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { pollUntil } from '../../packages/server/src/lib/waiting/deadline.ts';
 import type { Answer } from '../fixtures/api/api.ts';
 import { Holds } from '../fixtures/faults/holds.ts';
 import { isPassing } from '../fixtures/faults/kill-groups.ts';
-import { callThrough, insistThrough } from '../fixtures/machines/cluster-api.ts';
+import { assertStatus, callThrough, insistThrough } from '../fixtures/machines/cluster-api.ts';
 import { ClusterChecker } from '../fixtures/machines/cluster-state.ts';
 import { findContradictions } from '../fixtures/machines/checker.ts';
 import { Cluster, type Machine } from '../fixtures/machines/cluster.ts';
@@ -20,12 +21,20 @@ import {
   type OperationName,
 } from '../fixtures/machines/fault-operations.ts';
 import { FAULTS, findOwner } from '../fixtures/machines/machine-faults.ts';
+import { Guest } from '../fixtures/machines/marked-guest.ts';
 import { logEnd } from '../fixtures/service/log-end.ts';
+import { IS_LONG } from '../fixtures/test-size.ts';
 
+/** Of runners: nothing may depend on what time a machine of tenants believes it is. */
+const CLOCKS = { four: 10 * 60_000, five: -10 * 60_000 };
 /** As long as a run gives a file. */
 const SUITE_MS = 30 * 60_000;
 const FINAL_ANSWER_MS = 60_000;
 const ORDER_MS = 60_000;
+/** A runner that does not answer is given up after 5 minutes. */
+const LOSS_MS = 7 * 60_000;
+/** A sandbox is stored soon after its hibernation. */
+const STORED_MS = 60_000;
 
 interface Begun {
   name: OperationName;
@@ -43,7 +52,7 @@ describe('faults of several machines', { concurrency: false, timeout: SUITE_MS }
   before(async () => {
     holds = made.use(new Holds());
     const env = { COPPICE_FAULT_DIR: holds.directory };
-    cluster = made.use(await Cluster.start({ runners: 3, hasNetwork: true, env }));
+    cluster = made.use(await Cluster.start({ runners: 3, hasNetwork: true, env, clocks: CLOCKS }));
     checker = made.use(new ClusterChecker(cluster));
     operations = new Operations(cluster.controls);
   });
@@ -114,6 +123,30 @@ describe('faults of several machines', { concurrency: false, timeout: SUITE_MS }
       await checker.assertInOrder(ORDER_MS);
     });
 
+  if (IS_LONG)
+    it('a machine is lost: what ran there has failed after a while, what is stored resumes elsewhere, and no VM is left when it is back', async () => {
+      const [running, resting] = [await Guest.create(cluster.controls), await Guest.create(cluster.controls)];
+      assertStatus(await resting.post('hibernate'), 200);
+      const { runners, sandboxes } = await checker.assertInOrder(ORDER_MS);
+      const at = sandboxes.find(({ id }) => id === running.id)?.runner;
+      const machine = cluster.runners[runners.findIndex(({ id }) => id === at)];
+      assert.ok(machine);
+      await untilStored(checker, resting.id);
+      await machine.kill();
+      for (const pid of machine.installation.vmPids()) process.kill(pid, 'SIGKILL');
+      assertStatus(await resting.post('resume'), 200);
+      await resting.assertSame();
+      await pollUntil({ step: 'the loss', timeoutMs: LOSS_MS, intervalMs: 5_000 }, async () =>
+        (await running.status()) === 'failed' ? true : undefined,
+      );
+      await resting.assertSame();
+      machine.start();
+      const after = await checker.assertInOrder(ORDER_MS);
+      const lost = after.sandboxes.find(({ id }) => id === running.id);
+      assert.equal(lost?.reason, 'vm_lost');
+      await resting.destroy();
+    });
+
   it('the checker reads each place: what is changed in one of them contradicts the others', async () => {
     const { db } = checker;
     const { id, billed_ms: billed } = await db
@@ -150,3 +183,16 @@ describe('faults of several machines', { concurrency: false, timeout: SUITE_MS }
       assert.deepEqual({ id, vms, captures }, { id, vms: [], captures: [] });
   });
 });
+
+/** Waits until the memory of a hibernated sandbox is in the object store. */
+async function untilStored(checker: ClusterChecker, id: string): Promise<void> {
+  await pollUntil({ step: `the storing of ${id}`, timeoutMs: STORED_MS, intervalMs: 500 }, async () => {
+    const row = await checker.db
+      .selectFrom('sandboxes')
+      .innerJoin('capture_objects', 'capture_id', 'hibernation_id')
+      .select('stored_at')
+      .where('sandboxes.id', '=', id)
+      .executeTakeFirst();
+    return row?.stored_at == null ? undefined : true;
+  });
+}
