@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import pino from 'pino';
+import { EPOCH_HEADER } from '../../lib/protocol/wire-headers.ts';
 import { withDeadline } from '../../lib/waiting/deadline.ts';
 import { Fence } from './fence.ts';
 import { RunnerServer, type RunnerServerParts } from './runner-server.ts';
@@ -70,5 +71,32 @@ test('new streams are accepted however much data was waiting on abandoned ones',
     const statuses = await Promise.all(streams.map(readStatus));
     assert.deepEqual(new Set(statuses), new Set([200]), `after ${(round - 1) * 50} resets`);
     for (const stream of streams) stream.destroy(new Error('the tenant left'));
+  }
+});
+
+test('what a control asked on a connection that it has given up does not begin after a request on its next one', async () => {
+  const connectAgain = (): ClientHttp2Session =>
+    http2
+      .connect('http://runner', { createConnection: () => connect(join(directory, 'runner.sock')) })
+      .on('error', () => undefined);
+  const ask = (on: ClientHttp2Session, epoch: number): Promise<unknown> => {
+    const stream = on.request({ ':path': '/unknown', [EPOCH_HEADER]: String(epoch) });
+    return readStatus(stream.on('error', () => undefined).resume());
+  };
+  const [first, second] = [connectAgain(), connectAgain()];
+  try {
+    assert.equal(await ask(first, 1), 404);
+    assert.equal(await ask(second, 1), 404);
+    // It was sent before the connection's end is known here.
+    assert.equal(await ask(first, 1).catch(() => undefined), undefined);
+    assert.equal(await ask(second, 1), 404);
+    const third = connectAgain();
+    assert.equal(await ask(third, 2), 404);
+    // One of an earlier owner stays, so that it is told of its successor.
+    assert.equal(await ask(second, 1), 409);
+    third.destroy();
+    await assertServing('programs of this machine have no epoch');
+  } finally {
+    for (const each of [first, second]) each.destroy();
   }
 });

@@ -52,7 +52,8 @@ export class RunnerServer {
   readonly #listener = net.createServer((socket) => {
     this.#local.emit('connection', new WillingSocket(socket));
   });
-  readonly #sessions = new Set<http2.ServerHttp2Session>();
+  /** In the order in which they were opened, each with the epoch of its last request. */
+  readonly #sessions = new Map<http2.ServerHttp2Session, number | undefined>();
   /** Open streams of requests with an epoch. */
   readonly #epochs = new Map<http2.ServerHttp2Stream, number>();
   /** Open streams that are waited for when the runner stops. */
@@ -89,13 +90,13 @@ export class RunnerServer {
     const closed = Promise.withResolvers<undefined>();
     this.#listener.close(() => closed.resolve(undefined));
     this.#network?.refuse();
-    for (const session of this.#sessions) session.close();
+    for (const session of this.#sessions.keys()) session.close();
     if (!(await this.#drained(patienceMs)))
       this.#parts.log.warn(
         { paths: [...this.#awaited.values()] },
         'the runner stops with requests still open',
       );
-    for (const session of this.#sessions) session.destroy();
+    for (const session of this.#sessions.keys()) session.destroy();
     await this.#network?.[Symbol.asyncDispose]();
     await closed.promise;
   }
@@ -142,7 +143,7 @@ export class RunnerServer {
       },
     });
     server.on('session', (session) => {
-      this.#sessions.add(session);
+      this.#sessions.set(session, undefined);
       session.setLocalWindowSize(1 << 30);
       session.on('close', () => this.#sessions.delete(session));
       session.on('error', (error) => this.#parts.log.debug({ err: error }, 'control connection failed'));
@@ -188,6 +189,20 @@ export class RunnerServer {
     }
     this.#epochs.set(stream, epoch);
     stream.once('close', () => this.#epochs.delete(stream));
+    this.#endEarlier(stream, epoch);
+  }
+
+  /**
+   * A control opens another connection only when it has given up the last one, and with it each request there. The network may still
+   * deliver some of these, which must not begin now.
+   */
+  #endEarlier({ session }: http2.ServerHttp2Stream, epoch: number): void {
+    if (session === undefined) return;
+    for (const [earlier, of] of this.#sessions) {
+      if (earlier === session) break;
+      if (of === epoch) earlier.destroy();
+    }
+    this.#sessions.set(session as http2.ServerHttp2Session, epoch);
   }
 
   #refuse(stream: http2.ServerHttp2Stream, { code, message }: WireRefusedError): void {
