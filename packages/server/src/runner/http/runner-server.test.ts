@@ -92,7 +92,7 @@ test('what a control asked on a connection that it has given up does not begin a
     assert.equal(await ask(second, 1), 404);
     const third = connectAgain();
     assert.equal(await ask(third, 2), 404);
-    // One of an earlier owner stays, so that it is told of its successor.
+    // One of an earlier owner stays, so that it hears of its successor.
     assert.equal(await ask(second, 1), 409);
     third.destroy();
     await assertServing('programs of this machine have no epoch');

@@ -27,7 +27,7 @@ function buildDisposition(base: string, ending: string): string {
   return `attachment; filename*=UTF-8''${encoded.replace(/['()*]/g, escape)}`;
 }
 
-/** What a guest answers, as it is passed on. */
+/** Content of a guest, on its way to a client. */
 export interface GuestContent {
   /** Fails unless exactly the announced bytes came, or, without an announced size, the agent itself ended the stream. */
   body: Readable;
