@@ -31,7 +31,7 @@ export class GuestStream {
   /** The session to the runner. A stream that is lost has no reference to it any more. */
   readonly #session: ClientHttp2Session | undefined;
   readonly #input: PassThrough;
-  /** Filled from the start: what was not read of a stream is dropped with its connection, also of one that is complete. */
+  /** Filled from the start: when a connection closes, Node drops what of its streams has not been read. */
   readonly #output = new PassThrough();
   readonly #decoder = new FrameDecoder();
 
@@ -41,8 +41,10 @@ export class GuestStream {
     this.#input = input;
     input.on('error', () => undefined);
     stream.pipe(this.#output);
-    stream.once('close', () => this.#output.end());
-    stream.once('close', () => input.destroy());
+    stream.once('close', () => {
+      this.#output.end();
+      input.destroy();
+    });
   }
 
   /** Resolves when the process has started; rejects with the agent's refusal. */

@@ -2,14 +2,13 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http2, { type ClientHttp2Stream } from 'node:http2';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
-import { PassThrough } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { test, type TestContext } from 'node:test';
 import { pollUntil } from '../waiting/deadline.ts';
-import { readAhead } from './whole-stream.ts';
+import { readWhole } from './whole-stream.ts';
 
 const TIMEOUT = { timeout: 10_000 };
-/** More than a PassThrough holds, and less than the window of a stream. */
+/** More than a Transform holds, and less than the window of a stream. */
 const LONG_BYTES = 250_000;
 const WINDOW_BYTES = 256 << 10;
 
@@ -60,7 +59,7 @@ test(
   TIMEOUT,
   async (t) => {
     const { stream, lose } = await answer(t, 8);
-    const read = readAhead(stream, new PassThrough());
+    const read = readWhole(stream, null);
     await lose();
     assert.equal((await buffer(read)).length, 8);
   },
@@ -68,7 +67,7 @@ test(
 
 test('an answer of which a part was not read fails when its connection is lost', TIMEOUT, async (t) => {
   const { stream, lose } = await answer(t, LONG_BYTES);
-  const read = readAhead(stream, new PassThrough());
+  const read = readWhole(stream, null);
   await lose();
   await assert.rejects(buffer(read), /the connection was lost|Premature close/u);
 });

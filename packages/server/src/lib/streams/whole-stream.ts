@@ -3,7 +3,7 @@
  * streams of a destroyed session. So a truncated body of unknown length would look complete.
  */
 import http2, { type Http2Session, type Http2Stream } from 'node:http2';
-import { pipeline, type Duplex } from 'node:stream';
+import { pipeline, Transform, type Readable } from 'node:stream';
 
 /**
  * Watches a stream. Call this before the stream ends, and call the returned function after the stream's `end` event.
@@ -21,16 +21,34 @@ export function isEnding(session: Http2Session | undefined): boolean {
 }
 
 /**
- * Reads a stream from now on, through `into` and as far as its buffer allows, and returns `into`. Use it for what is not read at
- * once: when a connection closes, Node drops what of its streams has not been read, also of those that are complete.
+ * Reads a stream from now on, as far as a buffer allows: when a connection closes, Node drops what of its streams has not been
+ * read, also of those that are complete. The result fails unless exactly `sizeBytes` come, or, if that is null, the far end itself
+ * ends the stream.
  */
-export function readAhead<Into extends Duplex>(stream: Http2Stream, into: Into): Into {
+export function readWhole(stream: Http2Stream, sizeBytes: number | null): Readable {
+  const whole = checkWhole(stream, sizeBytes);
   // Its reader, who may come later, sees the error, too.
-  into.on('error', () => undefined);
-  pipeline(stream, into, () => undefined);
+  whole.on('error', () => undefined);
+  pipeline(stream, whole, () => undefined);
   // A pipeline waits for ever for the end of a stream whose end has come, but is dropped with what was before it.
   stream.once('close', () => {
-    if (!stream.readableEnded) into.destroy(new Error('the connection was lost'));
+    if (!stream.readableEnded) whole.destroy(new Error('the connection was lost'));
   });
-  return into;
+  return whole;
+}
+
+function checkWhole(stream: Http2Stream, sizeBytes: number | null): Transform {
+  const endsByItself = watchEnd(stream);
+  let left = sizeBytes ?? Infinity;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      left -= chunk.length;
+      if (left < 0) done(new Error('more bytes than announced'));
+      else done(null, chunk);
+    },
+    flush(done) {
+      const isWhole = sizeBytes === null ? endsByItself() : left === 0;
+      done(isWhole ? null : new Error('the content was cut off'));
+    },
+  });
 }

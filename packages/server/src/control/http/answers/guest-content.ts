@@ -1,9 +1,9 @@
 /** Content of a guest, piped to a client: what both sides must not do with it, and whether all of it has come. */
 import http2 from 'node:http2';
 import { posix } from 'node:path';
-import { Transform, type Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { AppError } from '@coppice/contract';
-import { isEnding, readAhead, watchEnd } from '../../../lib/streams/whole-stream.ts';
+import { isEnding, readWhole } from '../../../lib/streams/whole-stream.ts';
 import type { RunnerAnswer } from '../../placement/runner-connection.ts';
 
 /**
@@ -42,7 +42,7 @@ export interface GuestContent {
 export function readContent({ stream }: RunnerAnswer, sizeBytes: number | null): GuestContent {
   // A destroyed stream no longer has it.
   const { session } = stream;
-  const body = readAhead(stream, checkSize(stream, sizeBytes));
+  const body = readWhole(stream, sizeBytes);
   const logged = async (append: () => Promise<unknown>): Promise<void> => {
     try {
       await append();
@@ -59,20 +59,4 @@ function brokenOff(isRunnerLost: boolean, cause: Error): AppError {
   return isRunnerLost
     ? new AppError('unavailable', 'the runner of the sandbox restarts; try again', { cause })
     : new AppError('guest_unreachable', 'the sandbox broke off its answer', { cause });
-}
-
-function checkSize(stream: RunnerAnswer['stream'], sizeBytes: number | null): Transform {
-  const endsByItself = watchEnd(stream);
-  let left = sizeBytes ?? Infinity;
-  return new Transform({
-    transform(chunk: Buffer, _encoding, done) {
-      left -= chunk.length;
-      if (left < 0) done(new Error('more bytes than announced'));
-      else done(null, chunk);
-    },
-    flush(done) {
-      const isWhole = sizeBytes === null ? endsByItself() : left === 0;
-      done(isWhole ? null : new Error('the file was cut off'));
-    },
-  });
 }
