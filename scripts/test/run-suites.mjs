@@ -136,8 +136,9 @@ function reportLoopback(when, fault) {
 
 /** @param {Counts} total */
 export function formatTotal({ passed, failed, skipped, failures }) {
-  const isCause = (/** @type {string} */ text) => !text.includes(CANCELLED);
-  const lines = [...failures.filter(isCause), ...failures.filter((text) => !isCause(text))]
+  const isCancelled = (/** @type {string} */ text) => Number(text.includes(CANCELLED));
+  const lines = failures
+    .toSorted((a, b) => isCancelled(a) - isCancelled(b))
     .slice(0, SHOWN_FAILURES)
     .map((text, index) => indentFailure(text, index < SHOWN_REASONS));
   if (failures.length > SHOWN_FAILURES) lines.push(`  and ${failures.length - SHOWN_FAILURES} more`);
