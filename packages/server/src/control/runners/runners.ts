@@ -151,7 +151,7 @@ function* listCandidates(
   if (best === undefined) return;
   yield best.runner;
   const others = rated.filter((one) => one !== best).toSorted((a, b) => b.rank - a.rank);
-  const leaving = others.filter(({ runner }) => runner.isLeaving);
+  const leaving = others.filter(({ runner }) => runner.isLeaving).slice(0, MAX_WITHOUT_ROOM);
   const staying = others.filter(({ runner }) => !runner.isLeaving);
   const withRoom = staying.filter(({ hasRoom }) => hasRoom).slice(0, MAX_WITH_ROOM);
   // A runner without room when it last reported may have some now, but not each of a thousand can be asked.
