@@ -124,7 +124,7 @@ describe('faults of several machines', { concurrency: false, timeout: SUITE_MS }
     });
 
   if (IS_LONG)
-    it('a machine is lost: what ran there has failed after a while, what is stored resumes elsewhere, and no VM is left when it is back', async () => {
+    it('when a machine is lost, its running sandbox fails after 5 minutes, and its stored one resumes elsewhere at once', async () => {
       const [running, resting] = [await Guest.create(cluster.controls), await Guest.create(cluster.controls)];
       assertStatus(await resting.post('hibernate'), 200);
       const { runners, sandboxes } = await checker.assertInOrder(ORDER_MS);

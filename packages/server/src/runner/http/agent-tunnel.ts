@@ -74,7 +74,7 @@ function linkResets(stream: http2.ServerHttp2Stream, upstream: http2.ClientHttp2
   });
   upstream.on('error', () => cutOff(stream));
   upstream.on('close', () => {
-    // A connection that is lost takes along what has not been read, also of an answer that is complete.
+    // Without its end: when a connection closes, Node drops what of its streams has not been read.
     if (upstream.rstCode !== NGHTTP2_NO_ERROR || !upstream.readableEnded) cutOff(stream);
   });
 }
