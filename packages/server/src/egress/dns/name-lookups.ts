@@ -66,6 +66,11 @@ export class NameLookups {
     return cached !== undefined && cached.staleAtMs > this.#nowMs() ? cached : undefined;
   }
 
+  /** Returns the look-up of the name that has been asked and not answered. */
+  findOpen(name: string): Promise<FoundName | undefined> | undefined {
+    return this.#flights.find(name);
+  }
+
   /**
    * Resolves a name. Concurrent calls for a name share one question. Resolves with undefined if no resolver answered.
    */

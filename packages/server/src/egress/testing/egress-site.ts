@@ -60,6 +60,11 @@ export class EgressSite implements AsyncDisposable {
     return this.#nameServer.aliases;
   }
 
+  /** Delays the answers of the resolver. */
+  delayAnswers(delayMs: number): void {
+    this.#nameServer.delayMs = delayMs;
+  }
+
   get askedTypes(): ReadonlySet<number> {
     return this.#nameServer.askedTypes;
   }

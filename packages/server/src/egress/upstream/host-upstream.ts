@@ -61,21 +61,16 @@ export class HostUpstream implements Upstream {
     });
   }
 
+  /** Only a new question counts in the guest's quota: many connections to one name at once wait for one answer. */
   async #lookUp(guest: Guest, name: string): Promise<FoundName> {
-    const cached = this.#options.lookups.findCached(name);
+    const { lookups, quota } = this.#options;
+    const cached = lookups.findCached(name);
     if (cached !== undefined) return cached;
-    const giveBack = this.#options.quota.takeQuestion(guest.address);
+    const open = lookups.findOpen(name);
+    if (open !== undefined) return waitFound(name, open);
+    const giveBack = quota.takeQuestion(guest.address);
     if (giveBack === undefined) throw new UnreachableError(`the guest resolves too many names`);
-    try {
-      const lookup = this.#options.lookups.lookUp(name);
-      const found = await withDeadline(`resolving ${name}`, RESOLVE_TIMEOUT_MS, lookup);
-      if (found !== undefined) return found;
-    } catch (error) {
-      throw new UnreachableError(`${name} could not be resolved`, { cause: error });
-    } finally {
-      giveBack();
-    }
-    throw new UnreachableError(`no resolver answered for ${name}`);
+    return waitFound(name, lookups.lookUp(name)).finally(giveBack);
   }
 
   /** Lists the addresses to try. The address that the guest chose from its DNS answer comes first. */
@@ -109,4 +104,16 @@ export class HostUpstream implements Upstream {
     }
     return socket.pause();
   }
+}
+
+/** Waits for a look-up. Throws `UnreachableError` if no resolver has answered in time. */
+async function waitFound(name: string, lookup: Promise<FoundName | undefined>): Promise<FoundName> {
+  let result;
+  try {
+    result = await withDeadline(`resolving ${name}`, RESOLVE_TIMEOUT_MS, lookup);
+  } catch (error) {
+    throw new UnreachableError(`${name} could not be resolved`, { cause: error });
+  }
+  if (result === undefined) throw new UnreachableError(`no resolver answered for ${name}`);
+  return result;
 }

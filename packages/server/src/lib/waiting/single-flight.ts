@@ -7,6 +7,11 @@ export class SingleFlight<T> {
     return [...this.#flights.keys()];
   }
 
+  /** Returns the running work of the key. */
+  find(key: string): Promise<T> | undefined {
+    return this.#flights.get(key);
+  }
+
   run(key: string, work: () => Promise<T>): Promise<T> {
     const joined = this.#flights.get(key);
     if (joined !== undefined) return joined;

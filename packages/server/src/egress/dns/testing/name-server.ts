@@ -1,5 +1,6 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
+import { setTimeout } from 'node:timers/promises';
 import { HEADER_BYTES } from '../dns-header.ts';
 import { readDnsName, toHostName } from '../dns-name.ts';
 import { dnsMessage, dnsName, u16 } from './dns-bytes.ts';
@@ -17,10 +18,14 @@ export class NameServer implements Disposable {
   readonly aliases = new Map<string, string>();
   readonly asked: string[] = [];
   readonly askedTypes = new Set<number>();
+  delayMs = 0;
 
   async listen(address: string): Promise<void> {
     const socket = this.#socket;
-    socket.on('message', (query, from) => socket.send(this.#answer(query), from.port, from.address));
+    socket.on('message', async (query, from) => {
+      if (this.delayMs > 0) await setTimeout(this.delayMs);
+      socket.send(this.#answer(query), from.port, from.address);
+    });
     socket.bind(PORT, address);
     await once(socket, 'listening');
   }
