@@ -30,7 +30,7 @@ test('does not expire while a request is open, and counts from the end of the re
   clock.advance(5_000);
   const close = timer.open();
   clock.advance(100_000);
-  assert.equal(timer.endsInMs, null);
+  assert.equal(timer.endsAtMs, null);
   close();
   clock.advance(9_999);
   assert.deepEqual(expiries, []);
@@ -82,7 +82,7 @@ test('a lifetime that is set, prolonged or removed later counts from then', () =
   const { clock, timer, expiries } = setUp({ timeoutMs: 0 });
   clock.advance(20_000);
   timer.restart({ timeoutMs: 0, lifetimeLeftMs: 10_000 });
-  assert.equal(timer.endsInMs, 10_000);
+  assert.equal(timer.endsAtMs, clock.wallMs() + 10_000);
   clock.advance(9_999);
   timer.restart({ timeoutMs: 0, lifetimeLeftMs: 5_000 });
   clock.advance(4_999);
@@ -97,15 +97,27 @@ test('a lifetime that is set, prolonged or removed later counts from then', () =
   );
 });
 
+test('a given end is shown unchanged, although clocks advance while it is read', () => {
+  const clock = new ManualClock();
+  const endsAt = clock.wallMs() + 3_600_000;
+  const readMs = clock.monotonicMs.bind(clock);
+  clock.monotonicMs = () => {
+    clock.advance(0.4);
+    return readMs();
+  };
+  const timer = new IdleTimer({ clock, timeoutMs: 0, endsAt, onExpire: () => undefined });
+  for (let read = 0; read < 10; read += 1) assert.equal(timer.endsAtMs, endsAt);
+});
+
 test('a given end expires at that time of the wall clock, even with open requests and if the clock is set', () => {
   const { clock, timer, expiries } = setUp();
   const hour = 3_600_000;
   timer.open();
   timer.restart({ timeoutMs: 0, lifetimeLeftMs: 10 * hour, endsAt: clock.wallMs() + hour });
-  assert.equal(timer.endsInMs, hour);
+  assert.equal(timer.endsAtMs, clock.wallMs() + hour);
   clock.advance(hour / 4);
   clock.setWall(clock.wallMs() - hour / 2);
-  assert.equal(timer.endsInMs, hour + hour / 4);
+  assert.equal(timer.endsAtMs, clock.wallMs() + hour + hour / 4);
   clock.advance(hour);
   assert.deepEqual(expiries, []);
   clock.setWall(clock.wallMs() + 2 * hour);

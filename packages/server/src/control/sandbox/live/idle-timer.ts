@@ -101,10 +101,11 @@ export class IdleTimer {
     return this.isOpen ? 0 : Math.max(0, this.#clock.monotonicMs() - this.#lastActiveAt);
   }
 
-  /** Milliseconds until it ends if no more request comes, or null for never. */
-  get endsInMs(): number | null {
-    const { at } = this.#findEnd();
-    return at === Infinity ? null : Math.max(0, at - this.#clock.monotonicMs());
+  /** When it ends if no more request comes, in Unix milliseconds, or null for never. A given end is returned unchanged. */
+  get endsAtMs(): number | null {
+    const now = this.#readClocks();
+    const { at } = this.#findEnd(now);
+    return at === Infinity ? null : Math.round(now.wallMs + Math.max(0, at - now.monotonicMs));
   }
 
   /** Why it should end now, if it should. */
@@ -124,10 +125,14 @@ export class IdleTimer {
     this.#arm();
   }
 
-  #findEnd(): { at: number; reason: ExpiryReason } {
+  #readClocks(): { monotonicMs: number; wallMs: number } {
+    return { monotonicMs: this.#clock.monotonicMs(), wallMs: this.#clock.wallMs() };
+  }
+
+  #findEnd({ monotonicMs, wallMs } = this.#readClocks()): { at: number; reason: ExpiryReason } {
     const isIdle = !this.isOpen && this.#timeoutMs > 0;
     const idleEnd = isIdle ? this.#lastActiveAt + this.#timeoutMs : Infinity;
-    const givenEnd = this.#clock.monotonicMs() + this.#endsAt - this.#clock.wallMs();
+    const givenEnd = monotonicMs + this.#endsAt - wallMs;
     const ends: { at: number; reason: ExpiryReason }[] = [
       { at: this.#lifetimeEndsAt, reason: 'max_lifetime' },
       { at: givenEnd, reason: 'expires_at' },

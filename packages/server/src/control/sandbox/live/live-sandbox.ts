@@ -93,8 +93,7 @@ export class LiveSandbox {
   }
 
   get record(): SandboxRecord {
-    const endsInMs = this.#timer?.endsInMs ?? null;
-    const expiresAt = endsInMs === null ? null : Math.round(this.#parts.clock.wallMs() + endsInMs);
+    const expiresAt = this.#timer?.endsAtMs ?? null;
     const operation = this.operations.current ?? (this.row.rollback_id === null ? null : 'rolling_back');
     const detaching = this.#parts.disks.findDetaching(this.row.id);
     return buildRecord(this.row, { operation, expiresAt, detaching });
