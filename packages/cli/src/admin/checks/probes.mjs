@@ -1,9 +1,9 @@
 /** Rows from the answers of the service's own probes (packages/server/src/diagnosis). */
 import { runProbe } from '../probe-process.mjs';
 
-/** Enough for a KVM that hangs, followed by a boot under emulation. */
-const BOOT_TIMEOUT_MS = 14_500;
-const NETWORK_TIMEOUT_MS = 12_000;
+/** Enough for a KVM that hangs, followed by a boot under emulation on a busy machine. All probes run at once. */
+const BOOT_TIMEOUT_MS = 30_000;
+const NETWORK_TIMEOUT_MS = 30_000;
 const SERVICE_TIMEOUT_MS = 8000;
 /** The check writes 30 MiB, perhaps to a distant server. */
 const OBJECTS_TIMEOUT_MS = 60_000;
