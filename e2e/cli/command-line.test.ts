@@ -198,8 +198,13 @@ describe('the command line', () => {
     const pattern = `^\\S*node \\S*coppice shell ${id}$`;
     const pid = Number(execFileSync('pgrep', ['-f', pattern], { encoding: 'utf8' }));
     execFileSync('stty', ['-F', `/proc/${pid}/fd/0`, 'cols', '120', 'rows', '50']);
-    running.child.stdin.write('stty size\r');
-    await shows(running, /^50 120\r$/mu);
+    // What is typed may reach the program before the signal of the terminal does.
+    await waitFor('the new size in the guest', async () => {
+      const shown = running.stdout.length;
+      running.child.stdin.write('stty size\r');
+      await waitFor('a size', () => /^\d+ \d+\r$/mu.test(running.stdout.slice(shown)));
+      return /^50 120\r$/mu.test(running.stdout.slice(shown));
+    });
     process.kill(pid, 'SIGTERM');
     const { stdout } = await running.result();
     assert.match(stdout, /code=143\r/u);

@@ -73,6 +73,7 @@ describeClones({
   shape: () => Promise.resolve({ image: BASE_IMAGE, mem_mib: MEM_MIB, vcpus: 2 }),
   install: (parent) => parent.installProbe(),
   siblings: 1,
+  shortKinds: ['fork', 'resume'],
   // Processors first: they are busy until that check ends.
   checks: [processors, memory],
 });

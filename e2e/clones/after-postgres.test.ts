@@ -99,5 +99,6 @@ describeClones({
   api: async () => (await shared()).api,
   shape: async () => ({ image: await pushPostgresImage((await shared()).registry), mem_mib: 512, vcpus: 2 }),
   siblings: 1,
+  shortKinds: ['fork', 'rollback'],
   checks: [transactions, recovery],
 });

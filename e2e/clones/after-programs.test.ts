@@ -26,6 +26,7 @@ describeClones({
     await parent.installProbe();
     await parent.startProbe();
   },
+  shortKinds: ['restore', 'rollback'],
   checks: [
     outbound,
     wallClock,

@@ -44,8 +44,10 @@ describe('preview links', () => {
     shared = await openShared();
     const { api } = shared;
     ({ id } = await api.create({ image: BASE_IMAGE, mem_mib: 1024, vcpus: 2, timeout: 0 }));
-    const [started] = await Promise.all([Browser.start(), startPortServer(api, id, PORT), startVite()]);
-    browser = resources.use(started);
+    const startBrowser = async (): Promise<void> => {
+      browser = resources.use(await Browser.start());
+    };
+    await Promise.all([startBrowser(), startPortServer(api, id, PORT), startVite()]);
   });
   after(async () => {
     await resources.disposeAsync();

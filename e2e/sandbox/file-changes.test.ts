@@ -198,19 +198,17 @@ describe('changes of files', () => {
   });
 
   it('loses no change silently when nothing reads', { timeout: 300_000 }, async () => {
-    await shell('mkdir -p /tmp/w3');
-    const changes = await sandbox.files.watch('/tmp/w3');
     // More events than fit into the kernel's queue, so that the client must have read some, or learn of a loss.
-    await shell(
-      'cd /tmp/w3 && for i in 1 2 3 4 5 6 7 8 9 10; do touch $(seq 1000); rm $(seq 1000); done; rmdir /tmp/w3',
-    );
+    await shell('mkdir -p /tmp/w3 && echo 1000 > /proc/sys/fs/inotify/max_queued_events');
+    const changes = await sandbox.files.watch('/tmp/w3');
+    await shell('cd /tmp/w3 && for i in 1 2; do touch $(seq 1000); rm $(seq 1000); done; rmdir /tmp/w3');
     let count = 0;
     let isLost = false;
     for await (const { type } of changes) {
       count += 1;
       isLost ||= type === 'lost';
     }
-    assert.ok(isLost || count >= 20_000, `${count} events`);
+    assert.ok(isLost || count >= 4000, `${count} events`);
   });
 
   it('logs all of it', async () => {

@@ -8,8 +8,11 @@ import { shared } from '../fixtures/service/shared.ts';
 
 const USES_GUEST =
   /\.(?:exec|stream|spawn|shell|terminal|run|write|upload\w*|download\w*|listFiles|files|commands|fork)\b/u;
-/** They need a disk, an account or a build, with tests in e2e/disks, e2e/accounts and e2e/images, or no service at all. */
-const ELSEWHERE = /'data'|registries|networkProfiles|setCredentials|MockService|\bbuilds\./u;
+/**
+ * They need a disk, an account or a build, with tests in e2e/disks, e2e/accounts and e2e/images, no service at all, or
+ * more memory and processors than a small machine has (forks: sdk-forks.test.ts).
+ */
+const ELSEWHERE = /'data'|registries|networkProfiles|setCredentials|MockService|\bbuilds\.|fork\(50\)/u;
 
 test('every example that acts in a guest runs in one', async () => {
   const examples = findExamples().filter(({ code }) => USES_GUEST.test(code) && !ELSEWHERE.test(code));

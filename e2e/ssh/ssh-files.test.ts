@@ -8,7 +8,7 @@ import { pushSshImage, USER } from '../fixtures/ssh/ssh-image.ts';
 import { SshUser } from '../fixtures/ssh/ssh-user.ts';
 
 const MIB = 1 << 20;
-const LARGE_MIB = 40;
+const LARGE_MIB = 12;
 
 describe('files over SSH', () => {
   let shared: Awaited<ReturnType<typeof openShared>>;

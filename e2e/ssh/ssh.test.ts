@@ -16,6 +16,8 @@ const TIMEOUT_MS = 60_000;
 const GUEST_PORT = 9100;
 const MAX_GROWTH_MIB = 64;
 const MIB = 1 << 20;
+/** More than all buffers on the way hold. */
+const READ_MIB = 40;
 /** Bytes that the program writes at once. */
 const CHUNK = 65_536;
 
@@ -130,7 +132,7 @@ describe('SSH', () => {
   test('a client that does not read stops the program, and costs the service little memory', async () => {
     const memory = new RoleMemory(shared.service);
     const write = `while head -c ${CHUNK} /dev/zero; do echo >> /tmp/sent; done`;
-    const line = `ssh ${host} '${write}' | (until [ -e read ]; do sleep 0.1; done; head -c ${50 * MIB} | sha256sum)`;
+    const line = `ssh ${host} '${write}' | (until [ -e read ]; do sleep 0.1; done; head -c ${READ_MIB * MIB} | sha256sum)`;
     const running = person.startOnTerminal(line);
     const written = async (): Promise<number> =>
       Number((await shared.api.exec(id, 'cat /tmp/sent 2>/dev/null | wc -l')).stdout) * CHUNK;
@@ -146,7 +148,7 @@ describe('SSH', () => {
     assert.ok(last < 32 * MIB, `the program has written ${last} bytes`);
     writeFileSync(person.local('read'), '');
     const zeros = createHash('sha256')
-      .update(Buffer.alloc(50 * MIB))
+      .update(Buffer.alloc(READ_MIB * MIB))
       .digest('hex');
     await shows(running, new RegExp(zeros, 'u'));
     // OpenSSH keeps the connection although its output has no reader any more, because the server is not OpenSSH.

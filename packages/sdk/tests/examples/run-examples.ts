@@ -4,7 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { prepare, type Given, type Place } from './given.ts';
 import type { Program, Result } from './programs.ts';
 
-const EXAMPLE_TIMEOUT_MS = 30_000;
+/** Some start several programs in an emulated guest. */
+const EXAMPLE_TIMEOUT_MS = 120_000;
 /** After this time an example that waits for a change, or for the end of a log, gets it. */
 const CHANGE_AFTER_MS = 500;
 
