@@ -24,6 +24,8 @@ export interface OpenedCopies extends AsyncDisposable {
   objects: CaptureObjects;
   rollbacks: VmRollbacks;
   disks: DiskOperations;
+  /** Makes room on the disk for that much, or throws `capacity`. */
+  makeRoom: (neededMiB: number) => Promise<void>;
 }
 
 interface CopiesParts {
@@ -52,6 +54,7 @@ export function openCopies(
     objects,
     copies: new VmCopies({ fleet, captures, objects, bindings, disk, program: tools.capture, log }),
     rollbacks: new VmRollbacks({ fleet, objects, bindings }),
+    makeRoom: (neededMiB) => evictor.makeRoom(neededMiB),
     [Symbol.asyncDispose]: async () => {
       evictor[Symbol.dispose]();
       await objects[Symbol.asyncDispose]();

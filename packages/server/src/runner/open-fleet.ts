@@ -21,6 +21,7 @@ import { Fleet } from './driver/fleet.ts';
 import { ImageBuilds } from './driver/image-builds.ts';
 import { VmImages } from './driver/vm-images.ts';
 import { TemplatePlan } from './driver/template-plan.ts';
+import { SharedImages, type SharedImagesParts } from './image-objects/shared-images.ts';
 import { ImageStore, type ImageStoreOptions } from './image/store/image-store.ts';
 import type { MachineStore } from './machine/machine-store.ts';
 import type { EgressProgram } from './network/egress/egress-session.ts';
@@ -30,7 +31,7 @@ import type { RunnerConfig } from './runner-config.ts';
 import { CaptureStore } from './snapshot/capture-store.ts';
 import { TemplateStore, type Bindings } from './snapshot/template-store.ts';
 import { openCopies, type OpenedCopies } from './open-copies.ts';
-import { openDisks } from './open-disks.ts';
+import { openDisks, type OpenedDisks } from './open-disks.ts';
 import type { Workspaces } from './workspace/workspaces.ts';
 import { overheadMiB } from './vm/shape.ts';
 import type { Vmm } from './vm/vmm.ts';
@@ -51,6 +52,7 @@ export interface OpenedFleet extends Omit<OpenedCopies, typeof Symbol.asyncDispo
   captures: CaptureStore;
   spool: EventSpool;
   images: ImageStore;
+  sharedImages: SharedImages;
   plan: TemplatePlan;
   builds: ImageBuilds;
   vmImages: VmImages;
@@ -85,7 +87,8 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const leases = new CacheLeases();
   let evictor: CacheEvictor | undefined;
   const sweepCache = (): void => evictor?.request();
-  const images = await openImages(config, parts, { leases, onStored: sweepCache, log });
+  const fetchPulled: SharedImages['fetchPulled'] = (wanted) => sharedImages.fetchPulled(wanted);
+  const images = await openImages(config, parts, { leases, onStored: sweepCache, fetchPulled, log });
   const vmsDirectory = join(dataDir, 'vms');
   const spool = EventSpool.open(join(dataDir, 'events'), {
     ballast,
@@ -98,7 +101,10 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const around = { capacity, network, leases, blocksDirectory, onStored: sweepCache, log };
   const templates = openTemplates(config, parts, around);
   const captures = openCaptures(config, sweepCache, log);
-  const plan = new TemplatePlan({ accelerators, images, templates });
+  const makeRoom = (neededMiB: number): Promise<void> => copying.makeRoom(neededMiB);
+  const imageParts = { images, leases, makeRoom, onStored: sweepCache, log };
+  const sharedImages = openSharedImages(config, persistent, imageParts);
+  const plan = new TemplatePlan({ accelerators, images, sharedImages, templates });
   const stores = { plan, disk, ballast, capacity, leases, network, spool, workspaces };
   const fleet = new Fleet({
     ...stores,
@@ -120,6 +126,7 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   const copying = openCopies(config, parts, { fleet, ...cached, network, persistent, disk, log });
   const close = async (): Promise<void> => {
     await copying[Symbol.asyncDispose]();
+    await sharedImages[Symbol.asyncDispose]();
     await cache.close();
     await fleet.close();
     workspaces[Symbol.dispose]();
@@ -129,12 +136,26 @@ export async function openFleet(config: RunnerConfig, parts: FleetParts, log: Lo
   };
   const builds = new ImageBuilds({ plan, capacity, leases, giveWay: () => fleet.giveWay() });
   const vmImages = new VmImages({ fleet, images });
-  const stored = { captures, spool, images, plan, builds, vmImages, workspaces };
+  const stored = { captures, spool, images, sharedImages, plan, builds, vmImages, workspaces };
   return { fleet, ...stored, ...copying, capacity, cgroups, network, close };
 }
 
 function openCaptures({ dataDir, tools }: RunnerConfig, onRemoved: () => void, log: Logger): CaptureStore {
   return CaptureStore.open({ directory: join(dataDir, 'captures'), program: tools.capture, onRemoved, log });
+}
+
+function openSharedImages(
+  { objectStore }: RunnerConfig,
+  { server }: OpenedDisks,
+  {
+    images,
+    ...parts
+  }: Pick<SharedImagesParts, 'leases' | 'makeRoom' | 'onStored' | 'log'> & {
+    images: ImageStore;
+  },
+): SharedImages {
+  const isShared = objectStore !== 'directory';
+  return new SharedImages({ ...parts, images: images.stored, server, isShared });
 }
 
 function startEvictor(
@@ -264,7 +285,7 @@ function openTemplates(
 function openImages(
   config: RunnerConfig,
   { jail, accounts, cgroups }: FleetParts,
-  parts: Pick<ImageStoreOptions, 'leases' | 'onStored' | 'log'>,
+  parts: Pick<ImageStoreOptions, 'leases' | 'onStored' | 'fetchPulled' | 'log'>,
 ): Promise<ImageStore> {
   return ImageStore.open({
     directory: join(config.dataDir, 'images'),

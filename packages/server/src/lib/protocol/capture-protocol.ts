@@ -5,6 +5,9 @@ import { z } from 'zod';
 export const CaptureOwner = z.strictObject({ organization: z.string().min(1).max(128) });
 export type CaptureOwner = z.infer<typeof CaptureOwner>;
 
+/** Owner of the images of registries in the object store, which all organizations share. No organization has this id. */
+export const EVERYONE = 'prepared';
+
 /** Query of `DELETE /captures/{id}`. */
 export const RemoveCapture = CaptureOwner.partial();
 

@@ -332,6 +332,9 @@ export const PreparedImage = z.object({
 });
 export type PreparedImage = z.infer<typeof PreparedImage>;
 
+/** Query of `GET /images`. `built`: also the images that organizations have built from steps. */
+export const ListImages = z.object({ built: z.literal('true').optional() });
+
 /** An image that an organization has built from steps. */
 export const OwnedImage = z.object({
   digest: z.string(),
@@ -348,6 +351,8 @@ export const OwnedImage = z.object({
   shapes: z.array(ReadyShape),
 });
 export type OwnedImage = z.infer<typeof OwnedImage>;
+
+export const ImageDigest = z.string().regex(/^sha256:[0-9a-f]{64}$/u);
 
 /** Query of `GET /images/owned`: all that are given must hold. `after` is the digest at which the last page ended. */
 export const OwnedImagesQuery = z.strictObject({

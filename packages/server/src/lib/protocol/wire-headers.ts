@@ -15,8 +15,10 @@ export const REFUSED_STATUS = 409;
 /** The highest epoch that a runner may report: a false one must not leave the range of numbers in SQL. */
 export const MAX_SEEN_EPOCH = 2 ** 50;
 
-/** The versions that this program speaks, as control and as runner. */
-export const PROTOCOL_VERSIONS: ProtocolVersions = { oldest: 1, newest: 1 };
+/** The versions that this program speaks, as control and as runner. Since 2, runners store built images, and fetch those they lack. */
+export const PROTOCOL_VERSIONS: ProtocolVersions = { oldest: 1, newest: 2 };
+/** The first version with built images in the object store. */
+export const SHARED_IMAGES_VERSION = 2;
 
 export const ProtocolVersions = z.object({ oldest: z.int().positive(), newest: z.int().positive() });
 export type ProtocolVersions = z.infer<typeof ProtocolVersions>;

@@ -10,7 +10,6 @@ import { linkSync, unlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import type { Logger } from 'pino';
-import { z } from 'zod';
 import { syncLater } from '../../lib/files/durable-file.ts';
 import {
   CollectedCaptures,
@@ -25,7 +24,7 @@ import { LastUse } from '../cache/last-use.ts';
 import { freezeFile, VmDirectory } from '../disk/vm-directory.ts';
 import { openManifest, sealManifest, type CaptureManifest } from '../snapshot/capture-manifest.ts';
 import type { CaptureFiles, CaptureStore } from '../snapshot/capture-store.ts';
-import { BlockServerError, type BlockServer } from '../workspace/block-server.ts';
+import type { BlockServer } from '../workspace/block-server.ts';
 import type { DiskOperations } from '../workspace/disk-operations.ts';
 import {
   assertCaptureFiles,
@@ -34,31 +33,17 @@ import {
   makeFiles,
   openFiles,
   openIn,
-  StoredFile,
 } from './capture-files.ts';
-import { runTransfer } from './capture-transfer.ts';
+import { FETCH_TIMEOUT_MS, runTransfer, STORE_TIMEOUT_MS } from './capture-transfer.ts';
+import { deleteStored, Fetched, findStored, isDamaged, Sent, type Found } from './stored-captures.ts';
 import { writeStoredMark } from './stored-mark.ts';
 
-const HOUR_MS = 3_600_000;
-const STORE_TIMEOUT_MS = 5 * HOUR_MS;
-const FETCH_TIMEOUT_MS = HOUR_MS;
-const COLLECT_TIMEOUT_MS = HOUR_MS / 2;
+const COLLECT_TIMEOUT_MS = 30 * 60_000;
 /** Each has some MiB of memory, and up to 16 requests to the store at a time. */
 const MAX_STORES = 2;
 const MAX_FETCHES = 4;
 const MAX_WAITING = 256;
 const MIB = 1024 * 1024;
-
-const Found = z.object({
-  about: z.string(),
-  files: z.array(StoredFile),
-  stored_bytes: z.int().nonnegative(),
-  /** Bytes that the files take here, without their holes. */
-  data_bytes: z.int().nonnegative(),
-});
-const Sent = z.object({ stored_bytes: z.int(), sent_bytes: z.int() });
-const Fetched = z.object({ fetched_bytes: z.int(), same: z.array(z.string()) });
-const Done = z.literal(true);
 
 export interface CaptureObjectsParts {
   captures: CaptureStore;
@@ -167,8 +152,7 @@ export class CaptureObjects implements AsyncDisposable {
     if (!isKnown && found === undefined) throw new AppError('not_found', `there is no snapshot ${id}`);
     const workspace = local?.workspace ?? (found && openManifest(() => found.about).info.workspace);
     if (workspace !== undefined) await disks.forgetVersion(workspace);
-    if (owner !== undefined)
-      await this.#parts.server.ask({ op: 'delete_capture', org: owner, capture: id }, Done);
+    if (owner !== undefined) await deleteStored(this.#parts.server, owner, id);
     if (isKnown) await captures.remove(id);
   }
 
@@ -249,15 +233,10 @@ export class CaptureObjects implements AsyncDisposable {
     return { path: image.path, descriptor: openIn(stack, image.path, 'r') };
   }
 
-  async #find(id: string, organization: string): Promise<z.infer<typeof Found> | undefined> {
-    try {
-      return await this.#parts.server.ask({ op: 'find_capture', org: organization, capture: id }, Found);
-    } catch (error) {
-      if (error instanceof BlockServerError && error.reason === 'no_capture') return undefined;
-      if (!(error instanceof BlockServerError) || error.reason !== 'corrupt') throw error;
-      const message = `the snapshot ${id} is damaged in the object store: ${error.message}`;
-      throw new AppError('snapshot_unusable', message, { cause: error });
-    }
+  #find(id: string, organization: string): Promise<Found | undefined> {
+    return findStored(this.#parts.server, organization, id).catch((error: unknown) => {
+      throw describeFailure(error, id);
+    });
   }
 
   #run<T>(id: string, kind: Kind, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -265,7 +244,10 @@ export class CaptureObjects implements AsyncDisposable {
     const abort = new AbortController();
     const done = this.#slots[kind].run(abort.signal, () => work(abort.signal));
     this.#running.set(id, { kind, abort, done });
-    return done.finally(() => this.#running.delete(id));
+    const forget = (): void => void this.#running.delete(id);
+    return done.finally(forget).catch((error: unknown) => {
+      throw describeFailure(error, id);
+    });
   }
 
   async #stop(id: string): Promise<void> {
@@ -281,6 +263,12 @@ export class CaptureObjects implements AsyncDisposable {
       'the object store is a directory of this machine, so snapshots are not stored in it; set COPPICE_OBJECT_STORE',
     );
   }
+}
+
+function describeFailure(error: unknown, id: string): unknown {
+  if (!isDamaged(error)) return error;
+  const message = `the snapshot ${id} is damaged in the object store: ${error.message}`;
+  return new AppError('snapshot_unusable', message, { cause: error });
 }
 
 function replaceByLink(path: string, target: string): void {

@@ -10,6 +10,10 @@ import { AppError } from '@coppice/contract';
 import { z } from 'zod';
 import { BlockServerError, type BlockCommand } from '../workspace/block-server.ts';
 
+const HOUR_MS = 3_600_000;
+/** Of files of many GiB over a slow link. */
+export const STORE_TIMEOUT_MS = 5 * HOUR_MS;
+export const FETCH_TIMEOUT_MS = HOUR_MS;
 const FIRST_FD = 3;
 const MAX_MESSAGES_CHARS = 2000;
 
@@ -35,7 +39,7 @@ const Answer = z.union([
   z.object({ error: z.object({ code: z.string(), message: z.string() }) }),
 ]);
 
-/** Throws `snapshot_unusable` for a capture that is damaged or incomplete, and the signal's reason. */
+/** Throws a {@link BlockServerError}, with the reason `corrupt` for what is damaged or incomplete, and the signal's reason. */
 export async function runTransfer<T>(
   { command, args, env }: BlockCommand,
   { organization: org, captureId, about, files, timeoutMs, signal }: Transfer,
@@ -62,7 +66,7 @@ export async function runTransfer<T>(
     }));
     const request = { org, capture: captureId, about, files: listed, timeout_ms: timeoutMs };
     const said = await converse(child, `${JSON.stringify(request)}\n`);
-    return schema.parse(readAnswer(said, captureId));
+    return schema.parse(readAnswer(said));
   } catch (error) {
     signal.throwIfAborted();
     throw error;
@@ -89,16 +93,12 @@ async function converse(
   const [answer, [code, killedBy]] = await Promise.all([text(child.stdout), ended]);
   if (code === 0) return answer;
   const how = `${killedBy ?? code}: ${messages.trim()}`;
-  throw new AppError('unavailable', `the transfer of a snapshot ended with ${how}`);
+  throw new AppError('unavailable', `a transfer with the object store ended with ${how}`);
 }
 
-function readAnswer(said: string, captureId: string): unknown {
+function readAnswer(said: string): unknown {
   const answer = Answer.parse(JSON.parse(said));
   if ('result' in answer) return answer.result;
   const { code, message } = answer.error;
-  if (code !== 'corrupt') throw new BlockServerError(code, message);
-  throw new AppError(
-    'snapshot_unusable',
-    `the snapshot ${captureId} is damaged in the object store: ${message}`,
-  );
+  throw new BlockServerError(code, message);
 }

@@ -31,7 +31,13 @@ function openPlan(ready: TemplateShape[] = [], current: AcceleratorChoice = EMUL
     listReady: () => ready,
     ensure: async (request: TemplateRequest) => void asked.push(request),
   } as unknown as TemplateStore;
-  const plan = new TemplatePlan({ accelerators: { current }, images: {} as ImageStore, templates });
+  const sharedImages = { ensure: async () => undefined };
+  const plan = new TemplatePlan({
+    accelerators: { current },
+    images: {} as ImageStore,
+    sharedImages,
+    templates,
+  });
   return { plan, asked };
 }
 

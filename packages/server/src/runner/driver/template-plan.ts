@@ -3,12 +3,13 @@
  * imports all use it, so that a create finds what was prepared.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { parseImageReference, type ReadyShape } from '@coppice/contract';
+import { isBuiltImage, parseImageReference, type ReadyShape } from '@coppice/contract';
 import type { ImageAccess, VmShape } from '../../lib/protocol/runner-protocol.ts';
 import { traceStages } from '../../lib/tracing/tracing.ts';
 import type { Accelerators } from '../accelerator/accelerators.ts';
 import { templateKey, type CacheLease } from '../cache/cache-leases.ts';
 import { largestDiskMiB, templateDiskMiB } from '../disk/disk-sizes.ts';
+import type { SharedImages } from '../image-objects/shared-images.ts';
 import type { ImageStore } from '../image/store/image-store.ts';
 import type { PrepareOptions, PrepareStep, StoredImage } from '../image/store/image-store.types.ts';
 import type { TemplateStore } from '../snapshot/template-store.ts';
@@ -20,6 +21,8 @@ import { TEMPLATE_COUNTERS } from './vm-driver.ts';
 export interface TemplatePlanParts {
   accelerators: Pick<Accelerators, 'current'>;
   images: ImageStore;
+  /** Fetches built images that this runner lacks. */
+  sharedImages: Pick<SharedImages, 'ensure'>;
   templates: TemplateStore;
 }
 
@@ -38,16 +41,25 @@ export class TemplatePlan {
   }
 
   /** Prepares an image. The lease holds it from before the lookup. */
-  prepareImage(wanted: WantedImage, options: PrepareOptions & { lease: CacheLease }): Promise<StoredImage> {
+  async prepareImage(
+    wanted: WantedImage,
+    options: PrepareOptions & { lease: CacheLease },
+  ): Promise<StoredImage> {
     const { image, organization, access = {} } = wanted;
+    const { images, sharedImages } = this.#parts;
+    const reference = parseImageReference(image);
     const steps = traceStages('image.prepare');
     const onStep = (step: PrepareStep): void => {
       steps?.enter(step);
       options.onStep?.(step);
     };
-    return this.#parts.images
-      .prepare(parseImageReference(image), { ...options, onStep, access, organization })
-      .finally(() => steps?.end());
+    const how = { ...options, onStep, access, organization };
+    try {
+      if (isBuiltImage(reference)) await sharedImages.ensure(reference, how);
+      return await images.prepare(reference, how);
+    } finally {
+      steps?.end();
+    }
   }
 
   /** Returns the blueprint of a sandbox. The lease holds the template from before the lookup. */

@@ -15,7 +15,9 @@ import {
   CreateVm,
   EventPlace,
   ForkVm,
+  ImageDigest,
   KeepImage,
+  ListImages,
   OwnedImagesQuery,
   PrepareImage,
   RestoreVm,
@@ -36,6 +38,7 @@ import type { VmCopies } from '../driver/vm-copies.ts';
 import type { VmDriver } from '../driver/vm-driver.ts';
 import type { VmImages } from '../driver/vm-images.ts';
 import type { VmRollbacks } from '../driver/vm-rollbacks.ts';
+import type { SharedImages } from '../image-objects/shared-images.ts';
 import type { ImageStore } from '../image/store/image-store.ts';
 import type { VmMeters } from '../metrics/vm-meters.ts';
 import type { DiskOperations } from '../workspace/disk-operations.ts';
@@ -55,6 +58,7 @@ export interface RouteParts {
   rollbacks: VmRollbacks;
   spool: EventSpool;
   images: ImageStore;
+  sharedImages: SharedImages;
   builds: ImageBuilds;
   plan: TemplatePlan;
   vmImages: VmImages;
@@ -161,6 +165,8 @@ const ROUTES: readonly Route[] = [
   [['POST'], '/images/prepare', prepareImage],
   [['GET'], '/images/:digest', readImage],
   [['POST'], '/images/:digest/keep', keepImage],
+  [['PUT'], '/images/:digest/objects', storeImage],
+  [['DELETE'], '/images/:digest/objects', removeStoredImage],
   [['DELETE'], '/images/:digest', releaseImage],
   ...DISK_ROUTES.map(([method, path, handle]): Route => [
     [method],
@@ -272,11 +278,31 @@ async function releaseImage({ images }: RouteParts, { stream, parameters }: Exch
   respondJson(stream, 200, { released: isReleased });
 }
 
-function listImages({ images, plan }: RouteParts, { stream }: Exchange): void {
+async function storeImage({ sharedImages }: RouteParts, { stream, parameters }: Exchange): Promise<void> {
+  const { organization } = CaptureOwner.parse(await readJson(stream));
+  respondJson(stream, 200, await sharedImages.store(digestIn(parameters), organization));
+}
+
+async function removeStoredImage(
+  { sharedImages }: RouteParts,
+  { stream, parameters, url }: Exchange,
+): Promise<void> {
+  const { organization } = CaptureOwner.parse(Object.fromEntries(url.searchParams));
+  await sharedImages.remove(digestIn(parameters), organization);
+  respondJson(stream, 200, {});
+}
+
+function digestIn(parameters: Exchange['parameters']): string {
+  return ImageDigest.parse(parameters['digest']);
+}
+
+function listImages({ images, plan }: RouteParts, { stream, url }: Exchange): void {
+  const { built } = ListImages.parse(Object.fromEntries(url.searchParams));
+  const listed = images.list({ withBuilt: built !== undefined });
   respondJson(
     stream,
     200,
-    images.list().map((image) => toWire(image, plan.listReady(image))),
+    listed.map((image) => toWire(image, plan.listReady(image))),
   );
 }
 

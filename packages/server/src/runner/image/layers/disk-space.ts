@@ -74,3 +74,9 @@ async function directoryBytes(directory: string): Promise<number> {
   }
   return bytes;
 }
+
+export function diskFull(cause: unknown): AppError {
+  return new AppError('capacity', "this machine's disk is full; remove images or sandboxes and try again", {
+    cause,
+  });
+}

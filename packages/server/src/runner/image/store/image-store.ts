@@ -3,7 +3,8 @@
  *
  *   prepare(reference) ──► resolve ──► stored? ──► answer
  *                                        │ no
- *                                        └──► one flight per digest: pull ──► flatten ──► publish ──► answer callers
+ *                                        └──► one flight per digest: fetch from the object store, or pull ──► flatten
+ *                                             ──► publish ──► answer callers
  *
  * An image stored from one repository serves another repository only after that one has delivered it too: its registry
  * may know no more than the digest.
@@ -29,6 +30,7 @@ import type {
   PrepareStep,
   PreparingImage,
   StoredImage,
+  WantedPull,
 } from './image-store.types.ts';
 import { LocalImages } from '../local/local-images.ts';
 import { joinLayouts, type BuiltinImage } from '../source/oci-source.ts';
@@ -59,8 +61,12 @@ export interface ImageStoreOptions extends RegistrySettings {
   leases: CacheLeases;
   /** Called after each image that is added to the disk. */
   onStored?: () => void;
+  /** Fetches and publishes an image that another runner has pulled. Resolves with undefined if there is none. */
+  fetchPulled?: FetchPulled;
   log: Logger;
 }
+
+type FetchPulled = (wanted: WantedPull) => Promise<ImageEntry | undefined>;
 
 /** One at a time for each organization. Each may have a layer on disk. */
 const MAX_BUILDS = 16;
@@ -85,6 +91,7 @@ interface Parts {
   closing: AbortController;
   leases: CacheLeases;
   onStored: () => void;
+  fetchPulled: FetchPulled;
   log: Logger;
 }
 
@@ -116,6 +123,7 @@ export class ImageStore implements AsyncDisposable {
   static async open(options: ImageStoreOptions): Promise<ImageStore> {
     const { directory, mirrors, insecureRegistries, leases, log } = options;
     const onStored = options.onStored ?? (() => undefined);
+    const fetchPulled = options.fetchPulled ?? (async () => undefined);
     const limits = { ...DEFAULT_IMAGE_LIMITS, ...options.limits };
     await mkdir(directory, { recursive: true });
     const places = await UnpackPlaces.open(options.unpacking);
@@ -137,7 +145,18 @@ export class ImageStore implements AsyncDisposable {
       log,
     });
     rememberReferences(resolver, images);
-    return new ImageStore({ client, resolver, images, places, limits, closing, leases, onStored, log });
+    return new ImageStore({
+      client,
+      resolver,
+      images,
+      places,
+      limits,
+      closing,
+      leases,
+      onStored,
+      fetchPulled,
+      log,
+    });
   }
 
   /** The stored images, for the evictor. */
@@ -235,9 +254,11 @@ export class ImageStore implements AsyncDisposable {
     return describe(entry, reference);
   }
 
-  /** Returns one row for each reference that points to a stored image now. Images with an owner are left out. */
-  list(): StoredImage[] {
-    const shared = [...this.#parts.images.values()].filter(({ owner }) => owner === undefined);
+  /** Returns one row for each reference that points to a stored image now. */
+  list({ withBuilt = false } = {}): StoredImage[] {
+    const shared = [...this.#parts.images.values()].filter(
+      ({ owner, isReleased }) => owner === undefined || (withBuilt && !isReleased),
+    );
     const rows = Array.from(newestHolders(shared), ([name, entry]) => describeNamed(entry, name));
     return rows.sort((a, b) => (a.reference < b.reference ? -1 : 1));
   }
@@ -351,12 +372,18 @@ export class ImageStore implements AsyncDisposable {
       await proveImage(image, { limits, signal, onBytes: (bytes) => meter.add(bytes) });
       return stored;
     }
+    const name = formatPinned(reference);
+    const isAnonymous = resolver.isAnonymous(reference, access);
+    if (!isBuiltinImage(reference)) {
+      const onFound = () => onStep('pull');
+      const wanted = { reference, digest, name: { name, isAnonymous }, onFound };
+      const fetched = await this.#parts.fetchPulled(wanted);
+      if (fetched !== undefined) return fetched;
+    }
     await using staging = await images.makeStaging();
     const stagingPath = staging.path;
     const prepared = await prepareImage(image, { places, limits, stagingPath, signal, onStep, onProgress });
     const { sizeBytes, config, acls } = prepared;
-    const name = formatPinned(reference);
-    const isAnonymous = resolver.isAnonymous(reference, access);
     const entry = await images.publish(prepared.path, {
       digest,
       sizeBytes,

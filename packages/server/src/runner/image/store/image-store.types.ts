@@ -1,7 +1,8 @@
-import type { CacheLease } from '../../cache/cache-leases.ts';
-
 /** The types of images for the rest of the runner. */
+import type { ImageReference } from '@coppice/contract';
 import type { ImageAccess } from '../../../lib/protocol/runner-protocol.ts';
+import type { CacheLease } from '../../cache/cache-leases.ts';
+import type { NewReference } from './stored-images.ts';
 
 export interface ImageConfig {
   /** The image's ENV; later entries win. */
@@ -54,4 +55,14 @@ export interface PrepareOptions {
   onProgress?: (progress: PrepareProgress) => void;
   /** Ends the wait of this caller. The preparation continues, for other callers and later ones. */
   signal?: AbortSignal;
+}
+
+/** An image that a registry has let a caller have, and that need not be pulled if another runner has stored it. */
+export interface WantedPull {
+  reference: ImageReference;
+  digest: string;
+  /** The reference under which it is stored here. */
+  name: NewReference;
+  /** Called when a stored one begins to be fetched. */
+  onFound: () => void;
 }

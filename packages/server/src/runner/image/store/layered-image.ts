@@ -18,7 +18,7 @@ import { AppError, BUILT_REGISTRY, type ImageReference } from '@coppice/contract
 import { stretched, untilAborted } from '../../../lib/waiting/deadline.ts';
 import { isDiskFull } from '../../host/full-disk.ts';
 import { ProcessError } from '../../host/run-process.ts';
-import { checkFreeSpace, withinSpace } from '../layers/disk-space.ts';
+import { checkFreeSpace, diskFull, withinSpace } from '../layers/disk-space.ts';
 import { maxUnpackedBytes, type ImageLimits } from '../layers/image-limits.ts';
 import { formatPinned } from '../source/resolver.ts';
 import { LayerError } from '../../../lib/tar/layer-error.ts';
@@ -224,9 +224,7 @@ function translate(error: unknown, build: LayeredBuild, limits: ImageLimits): un
   }
   const saysSo = error instanceof ProcessError && error.stderr.includes('No space left on device');
   if (!saysSo && !isDiskFull(error)) return error;
-  return new AppError('capacity', "this machine's disk is full; remove images or sandboxes and try again", {
-    cause: error,
-  });
+  return diskFull(error);
 }
 
 function tooLarge(maxBytes: number): AppError {

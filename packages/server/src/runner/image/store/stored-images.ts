@@ -172,9 +172,10 @@ export class StoredImages {
   }
 
   /** Finds an image that this organization has built. */
-  findOwned(digest: string, organization: string): ImageEntry | undefined {
+  findOwned(digest: string, organization: string): OwnedEntry | undefined {
     const entry = this.#entries.get(digest);
-    return entry?.owner?.organization === organization && !entry.isReleased ? entry : undefined;
+    if (entry === undefined || !isOwned(entry) || entry.isReleased) return undefined;
+    return entry.owner.organization === organization ? entry : undefined;
   }
 
   /** Yields the images with an owner in the order of their digests, those that are released too. */
@@ -211,6 +212,11 @@ export class StoredImages {
    */
   keep(entry: ImageEntry, isKept: boolean): Promise<boolean> {
     return this.#change(entry, ({ isReleased }) => ({ isKept, isReleased: isReleased && !isKept }));
+  }
+
+  /** Takes back a release: the image is part of the cache then. Returns false if it was evicted before. */
+  takeBack(entry: ImageEntry): Promise<boolean> {
+    return this.#change(entry, ({ isReleased }) => (isReleased ? { isReleased: false, isKept: false } : {}));
   }
 
   /** Changes an image here first, where the evictor looks, and takes that back if it cannot be written. */

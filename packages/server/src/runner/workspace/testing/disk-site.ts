@@ -1,6 +1,6 @@
 /** The real block server on a directory store, with VMs that are only a graph of overlays. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pino from 'pino';
@@ -38,6 +38,7 @@ type Around = (operation: string, isDone: boolean) => void | Promise<void>;
 
 export class DiskSite implements Disposable {
   readonly directory = mkdtempSync(join(tmpdir(), 'disk-'));
+  readonly #objects = join(this.directory, 'objects');
   readonly mke2fs: string;
   readonly #program: string;
   #lastName = 0;
@@ -53,11 +54,18 @@ export class DiskSite implements Disposable {
     return join(this.directory, 'workspaces');
   }
 
+  /** Returns the paths of all objects. */
+  listObjects(): string[] {
+    return readdirSync(this.#objects, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name));
+  }
+
   openServer(around: Around = () => undefined): BlockServer {
     const server = new BlockServer({
       program: this.#program,
       store: 'directory',
-      objectsDirectory: join(this.directory, 'objects'),
+      objectsDirectory: this.#objects,
       overlaysDirectory: this.overlays,
       socketPath: join(this.directory, 'b', BLOCK_SOCKET),
       exportKey: '00'.repeat(32),
