@@ -49,7 +49,7 @@ export async function openNetwork(
     return { ...own, internal: undefined, connect: undefined, requestForwarder: undefined };
   const internal = await InternalNetwork.open({ db, secrets, controlId: ownership.id, region, log });
   const tlsTo = (owner: Owner): object => internal.tlsTo(owner);
-  const forwarder = new RequestForwarder({ findOwner: (runnerId) => findOwner(db, runnerId), tlsTo });
+  const forwarder = new RequestForwarder({ findOwner: (id) => findOwner(db, id), tlsTo });
   const connect = (runner: JoinedRunner): OpenedClient => internal.connect(runner);
   return { ...own, internal, connect, requestForwarder: stack.use(forwarder) };
 }

@@ -82,6 +82,17 @@ test('a build whose steps are all cached has the same image, and creates no sand
   assert.deepEqual([second.status, second.cached, second.steps_done], ['done', [true, true, true, true], 4]);
   assert.deepEqual([second.commands, creates()], [[], before]);
   assert.equal(digestOf(second), digestOf(first));
+  await using db = harness.openDatabase();
+  const names = await db
+    .selectFrom('built_images')
+    .select('runner_id')
+    .where('digest', '=', digestOf(first))
+    .execute();
+  assert.deepEqual(
+    names.map((row) => row.runner_id),
+    [harness.runner.id, harness.runner.id],
+    'both names are at the runner that has the image',
+  );
   const listed = await harness.call('GET', '/v1/images/builds');
   assert.equal(listed.status, 200);
   assert.equal((await harness.call('GET', `/v1/runs/${second.run_id}`)).status, 404);
@@ -298,6 +309,7 @@ test('images that the database does not know may be evicted, and are not removed
     db,
     audit,
     fleet: new FleetImages(runners),
+    objects: { isStored: async () => false },
     isOwned: async () => true,
     clock: SYSTEM_CLOCK,
     log: harness.log,

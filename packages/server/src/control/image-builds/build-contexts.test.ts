@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, test } from 'node:test';
 import { AppError, type ErrorCode } from '@coppice/contract';
+import { ElsewhereError } from '../placement/elsewhere.ts';
+import { waitFor } from '../testing/control-harness.ts';
 import { layOutTar } from '../testing/tar-of-files.ts';
 import { BuildContexts, type ContextLimits } from './build-contexts.ts';
 
@@ -16,10 +18,37 @@ afterEach(() => {
   for (const directory of directories.splice(0)) rmSync(directory, { recursive: true, force: true });
 });
 
-function make(limits: ContextLimits = {}): BuildContexts & { directory: string } {
+/** The notes for other controls. `others`: by id of a context, the control that has it. */
+class Notes {
+  readonly own = new Map<string, number>();
+  readonly others = new Map<string, string>();
+  onInsert: () => void = () => undefined;
+
+  async insert({ id }: { id: string }, waitMs: number): Promise<void> {
+    this.onInsert();
+    this.own.set(id, waitMs);
+  }
+
+  async extend(id: string, waitMs: number): Promise<void> {
+    this.own.set(id, (this.own.get(id) ?? NaN) + waitMs);
+  }
+
+  async delete(id: string): Promise<void> {
+    this.own.delete(id);
+    throw new AppError('unavailable', 'the database is away');
+  }
+
+  async findElsewhere(_organizationId: string, id: string): Promise<string | undefined> {
+    return this.others.get(id);
+  }
+}
+
+function make(limits: ContextLimits = {}): BuildContexts & { directory: string; notes: Notes } {
   const directory = mkdtempSync(join(tmpdir(), 'coppice-contexts-'));
   directories.push(directory);
-  return Object.assign(new BuildContexts(directory, { diskReserveMiB: 0, ...limits }), { directory });
+  const notes = new Notes();
+  const contexts = new BuildContexts(directory, notes, { diskReserveMiB: 0, ...limits });
+  return Object.assign(contexts, { directory, notes });
 }
 
 const archive = (content: string | Buffer = 'x'): Buffer => layOutTar([{ path: 'a', content }]);
@@ -59,6 +88,59 @@ test('a context that a build uses stays after its hour, and one that was given b
   assert.equal(existsSync(taken.path), true);
   t.mock.timers.tick(1);
   assert.throws(() => contexts.take('one', id), hasCode('invalid_request', /has expired/u));
+});
+
+test('other controls find a context from its upload to its end, and a failure to tell them of the end changes nothing', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  using contexts = make();
+  const { own } = contexts.notes;
+  const [removed, used, late] = [await upload(contexts), await upload(contexts), await upload(contexts)];
+  assert.deepEqual(
+    [...own],
+    [removed, used, late].map((id) => [id, HOUR_MS]),
+  );
+  await contexts.remove('one', removed);
+  const taken = contexts.take('one', used);
+  taken.giveBack();
+  taken.giveBack();
+  assert.deepEqual([own.has(removed), own.get(used)], [false, 2 * HOUR_MS]);
+  await contexts.take('one', used)[Symbol.asyncDispose]();
+  taken.giveBack();
+  assert.deepEqual([...own.keys()], [late]);
+  t.mock.timers.tick(HOUR_MS);
+  assert.throws(() => contexts.take('one', late), hasCode('invalid_request'));
+  await waitFor('the end of the last', () => own.size === 0 && readdirSync(contexts.directory).length === 0);
+});
+
+test('a context of which other controls cannot be told is refused and dropped, and takes no room', async () => {
+  using contexts = make({ ownIndexBytes: 2 * archive().length + 100 });
+  contexts.notes.onInsert = () => {
+    throw new AppError('unavailable', 'the database is away');
+  };
+  for (let round = 0; round < 10; round += 1)
+    await assert.rejects(upload(contexts), hasCode('unavailable', /database/u));
+  assert.deepEqual(readdirSync(contexts.directory), []);
+  contexts.notes.onInsert = () => undefined;
+  await upload(contexts);
+});
+
+test('a context of another control leads there, and one that none has is refused here', async () => {
+  using contexts = make();
+  const id = await upload(contexts);
+  await contexts.requireHere('one', id);
+  await assert.rejects(contexts.requireHere('two', id), hasCode('invalid_request', /no such context/u));
+  contexts.notes.others.set('context1', 'ctl1');
+  const leadsTo =
+    (code: ErrorCode, pattern: RegExp) =>
+    (error: unknown): boolean =>
+      error instanceof ElsewhereError && error.at === 'ctl1' && hasCode(code, pattern)(error.refusal);
+  const builds = leadsTo('invalid_request', /lacks the image that the build begins with/u);
+  await assert.rejects(contexts.requireHere('one', 'context1'), builds);
+  await assert.rejects(
+    contexts.remove('one', 'context1'),
+    leadsTo('not_found', /no context "context1" waits/u),
+  );
+  await assert.rejects(contexts.remove('one', 'context2'), hasCode('not_found'));
 });
 
 test('at the limit the context that has waited longest goes, but none of the last minute and none that is used', async () => {

@@ -1,6 +1,6 @@
 /**
  * Contexts of builds: archives with the files that COPY takes. Each waits on disk for one build, for an hour at most, and a start
- * of the service removes all.
+ * of the service removes all. Other controls find in SQL that this one has it, and forward requests with it.
  *
  *   receive ─► waits ─► take ─► used by a build ─► disposed
  *                ▲                    │
@@ -16,7 +16,9 @@ import { findFreeBytes } from '../../lib/files/free-space.ts';
 import { newId } from '../../lib/new-id.ts';
 import { KeyedQueue } from '../../lib/waiting/keyed-queue.ts';
 import { LayerError } from '../../lib/tar/layer-error.ts';
+import { ElsewhereError } from '../placement/elsewhere.ts';
 import { indexContext, MAX_INDEX_BYTES, type ContextFiles, type ContextIndex } from './context-index.ts';
+import type { ContextStore } from './context-store.ts';
 
 const MIB = 2 ** 20;
 const MAX_CONTEXT_BYTES = 512 * MIB;
@@ -69,8 +71,11 @@ export interface TakenContext extends ContextFiles, AsyncDisposable {
   giveBack(): void;
 }
 
+type Store = Pick<ContextStore, 'insert' | 'extend' | 'delete' | 'findElsewhere'>;
+
 export class BuildContexts implements Disposable {
   readonly #directory: string;
+  readonly #store: Store;
   readonly #limits: Required<Omit<ContextLimits, 'diskReserveMiB'>> & { reserveBytes: number };
   readonly #kept = new Map<string, Kept>();
   /** Of each organization, also for contexts that are being received. */
@@ -80,8 +85,9 @@ export class BuildContexts implements Disposable {
   /** An organization's archives are indexed one after another. */
   readonly #indexing = new KeyedQueue();
 
-  constructor(directory: string, limits: ContextLimits = {}) {
+  constructor(directory: string, store: Store, limits: ContextLimits = {}) {
     this.#directory = directory;
+    this.#store = store;
     const { totalBytes = 16 * 1024 * MIB, indexBytes = 512 * MIB } = limits;
     this.#limits = {
       reserveBytes: (limits.diskReserveMiB ?? DEFAULT_RESERVE_MIB) * MIB,
@@ -98,6 +104,18 @@ export class BuildContexts implements Disposable {
 
   /** Receives an archive. Throws `payload_too_large`, `capacity`, or `invalid_request` if it is no archive. */
   async receive(organizationId: string, content: Readable, signal: AbortSignal): Promise<BuildContext> {
+    const kept = await this.#receive(organizationId, content, signal);
+    const { id, sizeBytes } = kept;
+    try {
+      await this.#store.insert(kept, KEPT_MS);
+    } catch (error) {
+      await removeLater(this.#drop(kept));
+      throw error;
+    }
+    return { id, size_bytes: sizeBytes, expires_at: new Date(Date.now() + KEPT_MS).toISOString() };
+  }
+
+  async #receive(organizationId: string, content: Readable, signal: AbortSignal): Promise<Kept> {
     const dropped = this.#makeRoom(organizationId);
     this.#count(organizationId, { contexts: 1 });
     const id = newId('context');
@@ -125,22 +143,24 @@ export class BuildContexts implements Disposable {
       };
       this.#kept.set(id, kept);
       this.#wait(kept);
+      return kept;
     } catch (error) {
       this.#count(organizationId, { contexts: -1, bytes: -received.bytes });
       await removeLater(rm(path, { force: true }));
       throw asCapacity(error);
     }
-    return { id, size_bytes: received.bytes, expires_at: new Date(Date.now() + KEPT_MS).toISOString() };
   }
 
-  /** Throws `invalid_request` if the organization has no context with the id, or another build uses it. */
+  /** Throws an {@link ElsewhereError} if another control has the context, and `invalid_request` if none has. */
+  async requireHere(organizationId: string, id: string): Promise<void> {
+    if (this.#kept.get(id)?.organizationId === organizationId) return;
+    throw await this.#explainAbsence(organizationId, id, { nowhere: noContext(), forwarded: apart() });
+  }
+
+  /** Throws `invalid_request` if the organization has no context with the id here, or another build uses it. */
   take(organizationId: string, id: string): TakenContext {
     const kept = this.#kept.get(id);
-    if (kept?.organizationId !== organizationId)
-      throw new AppError(
-        'invalid_request',
-        'context: there is no such context, or it was used or has expired; upload it again with POST /v1/images/contexts',
-      );
+    if (kept?.organizationId !== organizationId) throw noContext();
     if (kept.timer === undefined)
       throw new AppError(
         'invalid_request',
@@ -151,19 +171,23 @@ export class BuildContexts implements Disposable {
     return {
       path: kept.path,
       index: kept.index,
-      giveBack: () => this.#wait(kept),
+      giveBack: () => this.#giveBack(kept),
       [Symbol.asyncDispose]: () => removeLater(this.#drop(kept)),
     };
   }
 
-  /** Removes a context that waits. Throws `not_found` if the organization has none with the id. */
+  /**
+   * Removes a context that waits. Throws `not_found` if the organization has none with the id; an {@link ElsewhereError} if another
+   * control has it.
+   */
   async remove(organizationId: string, id: string): Promise<void> {
     const kept = this.#kept.get(id);
     if (kept?.organizationId === organizationId && kept.timer !== undefined) return this.#drop(kept);
-    throw new AppError(
+    const nowhere = new AppError(
       'not_found',
       `no context ${JSON.stringify(id.slice(0, 64))} waits; one that a build uses is removed at its end`,
     );
+    throw await this.#explainAbsence(organizationId, id, { nowhere, forwarded: nowhere });
   }
 
   [Symbol.dispose](): void {
@@ -172,10 +196,26 @@ export class BuildContexts implements Disposable {
   }
 
   #wait(kept: Kept): void {
-    // It may have been removed.
-    if (this.#kept.get(kept.id) !== kept || kept.timer !== undefined) return;
     kept.sinceMs = this.#limits.nowMs();
     kept.timer = setTimeout(() => void removeLater(this.#drop(kept)), KEPT_MS).unref();
+  }
+
+  #giveBack(kept: Kept): void {
+    // It may have been removed.
+    if (this.#kept.get(kept.id) !== kept || kept.timer !== undefined) return;
+    this.#wait(kept);
+    // A failure costs little: other controls forget the context an hour before this one does.
+    this.#store.extend(kept.id, KEPT_MS).catch(() => undefined);
+  }
+
+  /** `forwarded`: the answer if another control has the context, but has forwarded the request to this one. */
+  async #explainAbsence(
+    organizationId: string,
+    id: string,
+    { nowhere, forwarded }: { nowhere: AppError; forwarded: AppError },
+  ): Promise<AppError> {
+    const control = await this.#store.findElsewhere(organizationId, id);
+    return control === undefined ? nowhere : new ElsewhereError(control, forwarded);
   }
 
   async #drop(kept: Kept): Promise<void> {
@@ -187,6 +227,7 @@ export class BuildContexts implements Disposable {
       indexBytes: -kept.index.sizeBytes,
     });
     await rm(kept.path, { force: true });
+    await removeLater(this.#store.delete(kept.id));
   }
 
   /** Drops the context of the organization that has waited longest, if it has as many as it may. Throws `capacity`. */
@@ -269,6 +310,20 @@ export class BuildContexts implements Disposable {
   }
 }
 
+function noContext(): AppError {
+  return new AppError(
+    'invalid_request',
+    'context: there is no such context, or it was used or has expired; upload it again with POST /v1/images/contexts',
+  );
+}
+
+function apart(): AppError {
+  return new AppError(
+    'invalid_request',
+    'context: the control that has its files lacks the image that the build begins with, or a runner; upload the files again with POST /v1/images/contexts, or begin with an image of a registry',
+  );
+}
+
 function ownFull(): AppError {
   return new AppError(
     'capacity',
@@ -276,7 +331,7 @@ function ownFull(): AppError {
   );
 }
 
-/** A file that cannot be removed now is removed by the next start. */
+/** After a failure, a file is removed by the next start, and a row by a purge. */
 async function removeLater(removal: Promise<void>): Promise<void> {
   await removal.catch(() => undefined);
 }

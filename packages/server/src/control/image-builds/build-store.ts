@@ -34,6 +34,8 @@ export interface Ending {
   key?: string | undefined;
   /** The caller who has started the build. */
   by: AuditActor;
+  /** The runner that keeps the new image. */
+  runnerId?: string;
   atMs: number;
 }
 
@@ -201,7 +203,7 @@ export class BuildStore {
    * Returns the digests that the name and the step stood for before. A build that has
    * ended stays as it is.
    */
-  end(build: ImageBuildTable, { end, key, by, atMs }: Ending): Promise<{ replaced: string[] }> {
+  end(build: ImageBuildTable, { end, key, by, runnerId, atMs }: Ending): Promise<{ replaced: string[] }> {
     const organizationId = build.organization_id;
     return this.#audit.commit(this.#db, { organizationId, by }, async (transaction) => {
       const row = await transaction
@@ -221,10 +223,9 @@ export class BuildStore {
       await insertEvents(transaction, build.id, [{ seq: (seq ?? 0) + 1, event }]).execute();
       await insertEvent(transaction, describeEnd(row, end, atMs));
       if (end.state !== 'done') return { result: { replaced: [] }, notes: [] };
-      const runnerId = await findRunner(transaction, row);
       const replaced = await takeName(transaction, reachOf(row), {
         ...nameOf(row, end, atMs),
-        runner_id: runnerId,
+        runner_id: runnerId ?? null,
       });
       const former = key === undefined ? [] : await putStep(transaction, stepOf(row, end, { key, atMs }));
       const result = { replaced: replaced === undefined ? former : [...former, replaced] };
@@ -316,12 +317,6 @@ function reachOf({ organization_id: organizationId, team_id, team_only }: ImageB
 }
 
 type Done = Extract<BuildEnd, { state: 'done' }>;
-
-/** Returns the runner of the build's sandbox, which has the image. */
-async function findRunner(db: Database, { sandbox_id: id }: ImageBuildTable): Promise<string | null> {
-  const row = await db.selectFrom('sandboxes').select('runner_id').where('id', '=', id).executeTakeFirst();
-  return row?.runner_id ?? null;
-}
 
 function nameOf(
   { organization_id, team_id, name }: ImageBuildTable,

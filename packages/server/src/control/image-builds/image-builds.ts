@@ -374,8 +374,11 @@ export class ImageBuilds implements AsyncDisposable {
   #store(build: ImageBuildTable, ending: Omit<Ending, 'atMs'>): Promise<{ replaced: string[] }> {
     const { store, images, clock } = this.#parts;
     const { end } = ending;
-    const record = () => store.end(build, { ...ending, atMs: clock.wallMs() });
-    return end.state === 'done' ? images.keepAndName(build.organization_id, end.digest, record) : record();
+    const atMs = clock.wallMs();
+    if (end.state !== 'done') return store.end(build, { ...ending, atMs });
+    return images.keepAndName(build.organization_id, end.digest, (runnerId) =>
+      store.end(build, { ...ending, runnerId, atMs }),
+    );
   }
 
   /** A build has failed after all if its image may not get its name, or was evicted before. */

@@ -38,7 +38,7 @@ const SANDBOX_GRACE_S = 3600;
 
 export interface BuildParts {
   store: Pick<BuildStore, 'setStepsDone'>;
-  images: Pick<BuiltImages, 'pin' | 'usedBytes' | 'list' | 'keep'>;
+  images: Pick<BuiltImages, 'pin' | 'usedBytes' | 'list' | 'listHolders' | 'keep'>;
   cache: StepCache;
   registries: Pick<Registries, 'findLogin'>;
   sandboxes: Pick<BuildSandboxes, 'create'>;
@@ -161,7 +161,9 @@ async function prepareBase(
   const image = await images.pin(organization, asked);
   const login = await registries.findLogin(organization, parseImageReference(image));
   const wanted: NewImage = { image, shapes: [], templates: false, organization, login };
-  const runner = runners.any().client;
+  const holders = await images.listHolders(image);
+  const holder = holders?.find(({ isConnected }) => isConnected) ?? holders?.[0] ?? runners.any();
+  const runner = holder.client;
   let prepared: PreparedImage | undefined;
   for await (const event of runner.prepareImage(wanted, signal)) {
     if (event.type === 'error') throw new AppError(event.error.code, event.error.message);

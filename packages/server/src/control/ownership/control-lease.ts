@@ -10,9 +10,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { sql } from 'kysely';
-import { newId } from '../../lib/new-id.ts';
 import { hintChange } from '../db/change-hints.ts';
 import type { Database } from '../db/database.ts';
+import { newControlId } from './control-id.ts';
 import { DATABASE_NOW } from './database-time.ts';
 import { LEADER, type Leadership } from './leadership.ts';
 
@@ -52,7 +52,7 @@ class LeaseOverError extends Error {
 }
 
 export class ControlLease implements AsyncDisposable, Leadership {
-  readonly id = newId('ctl');
+  readonly id = newControlId();
   readonly #options: ControlLeaseOptions;
   readonly #stop = new AbortController();
   readonly #fenced = Promise.withResolvers<FencedError>();

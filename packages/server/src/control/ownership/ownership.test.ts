@@ -7,8 +7,10 @@ import type { Database } from '../db/database.ts';
 import { newId } from '../../lib/new-id.ts';
 import { startHarness, waitFor, type ControlHarness } from '../testing/control-harness.ts';
 import { DATABASE_NOW } from './database-time.ts';
+import { newControlId } from './control-id.ts';
 import { ControlLease } from './control-lease.ts';
 import { ControlCount } from './control-count.ts';
+import { findOwner } from './owners.ts';
 import { RunnerClaims } from './runner-claims.ts';
 
 const log = pino({ level: 'silent' });
@@ -35,6 +37,12 @@ async function addRunner(): Promise<string> {
 
 async function endLease(control: ControlLease): Promise<void> {
   await sql`UPDATE controls SET lease_until = ${DATABASE_NOW} - 1000 WHERE id = ${control.id}`.execute(db);
+}
+
+async function isOverInSql({ id }: ControlLease): Promise<boolean | undefined> {
+  const { rows } = await sql<{ is_over: boolean }>`
+    SELECT lease_until < ${DATABASE_NOW} AS is_over FROM controls WHERE id = ${id}`.execute(db);
+  return rows[0]?.is_over;
 }
 
 test('of many controls that claim a runner one gets it, and keeps it while it renews its lease', async () => {
@@ -69,12 +77,7 @@ test('a control whose lease was over and whose runners nobody took holds it agai
   await using control = await register();
   await new RunnerClaims(db, control.id).claim(id);
   await endLease(control);
-  const isOver = async () => {
-    const { rows } = await sql<{ is_over: boolean }>`
-      SELECT lease_until < ${DATABASE_NOW} AS is_over FROM controls WHERE id = ${control.id}`.execute(db);
-    return rows[0]?.is_over;
-  };
-  while ((await isOver()) === true) await new Promise((resolve) => setTimeout(resolve, 50));
+  while ((await isOverInSql(control)) === true) await new Promise((resolve) => setTimeout(resolve, 50));
   await using other = await register();
   assert.equal(await new RunnerClaims(db, other.id).claim(id), undefined);
   assert.equal(control.isHeld, true);
@@ -94,12 +97,22 @@ test('the next process of a data directory takes over at once, and a control tha
 });
 
 test('a lease that cannot be renewed ends here before it ends in SQL', async () => {
-  const short = await register(6_050);
+  // It ends here after two seconds, one before it is renewed.
+  await using short = await register(8_000);
   assert.equal(short.isHeld, true);
-  await new Promise((resolve) => setTimeout(resolve, 60));
-  assert.equal(short.isHeld, false);
+  await waitFor('the end of the lease', () => !short.isHeld);
   assert.throws(() => short.assertHeld(), { code: '57P03' });
-  await short[Symbol.asyncDispose]();
+  assert.equal(await isOverInSql(short), false);
+});
+
+test('a control is found by its own id while it holds its lease and can be reached', async () => {
+  await using control = await register();
+  assert.equal(await findOwner(db, control.id), undefined, 'it has no address');
+  await control.publish('127.0.0.1:7000');
+  assert.deepEqual(await findOwner(db, control.id), { id: control.id, address: '127.0.0.1:7000' });
+  await endLease(control);
+  assert.equal(await findOwner(db, control.id), undefined);
+  assert.equal(await findOwner(db, newControlId()), undefined);
 });
 
 test('room at a runner of another control counts while that control hears of it', async () => {

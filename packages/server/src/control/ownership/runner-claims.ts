@@ -126,11 +126,12 @@ export class RunnerClaims {
     );
   }
 
-  /** Lists the revoked runners that sandboxes or snapshots still name. */
+  /** Lists the revoked runners that sandboxes, snapshots or images still name. */
   async listLeft(): Promise<string[]> {
     const { rows } = await sql<{ id: string }>`
       SELECT id FROM runners WHERE revoked_at IS NOT NULL AND (
-        EXISTS (SELECT FROM snapshots WHERE runner_id = runners.id) OR EXISTS (
+        EXISTS (SELECT FROM snapshots WHERE runner_id = runners.id)
+        OR EXISTS (SELECT FROM built_images WHERE runner_id = runners.id) OR EXISTS (
           SELECT FROM sandboxes
           WHERE runner_id = runners.id AND status IN ('creating', 'running', 'hibernated')))`.execute(
       this.#db,
@@ -294,7 +295,7 @@ export class RunnerClaims {
 }
 
 /**
- * Gives what a runner had to another one, except snapshots that any runner can fetch. Ended sandboxes, too, if something of them is to
+ * Gives what a runner had to another one, except built images, and snapshots that any runner can fetch. Ended sandboxes, too, if something of them is to
  * be cleaned up there. Null: what no runner has.
  */
 async function handOver(db: Database, from: string | null, to: string): Promise<void> {
@@ -309,6 +310,9 @@ async function handOver(db: Database, from: string | null, to: string): Promise<
     WHERE runner_id IS NOT DISTINCT FROM ${from} AND (
       id IN (SELECT sandbox_id FROM disks WHERE sandbox_id IS NOT NULL)
       OR id IN (SELECT sandbox_id FROM image_builds WHERE NOT cleaned))`.execute(db);
+  // The files are at no runner until one is found that has them.
+  if (from !== null)
+    await sql`UPDATE built_images SET runner_id = NULL WHERE runner_id = ${from}`.execute(db);
   await sql`
     UPDATE snapshots SET runner_id = CASE WHEN ${IS_STORED} THEN NULL ELSE ${to} END
     WHERE runner_id IS NOT DISTINCT FROM ${from}`.execute(db);

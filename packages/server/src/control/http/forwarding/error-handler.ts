@@ -14,15 +14,15 @@ interface Parts {
   openRequests: OpenRequests;
 }
 
-/** Answers errors, and forwards requests whose sandbox is at a runner of another control. A request is forwarded once. */
+/** Answers errors, and forwards requests that need another control, or a runner of one. A request is forwarded once. */
 export function buildErrorHandler({ requestForwarder: forwarder, openRequests }: Parts): ErrorHandler {
   if (forwarder === undefined) return answerError;
   return (error, request, reply) => {
     if (!(error instanceof ElsewhereError)) return answerError(error, request, reply);
-    if (isForwarded(request.raw) && error.refusal === undefined) reply.header(TAKING_OVER, error.runnerId);
+    if (isForwarded(request.raw) && error.refusal === undefined) reply.header(TAKING_OVER, error.at);
     if (isForwarded(request.raw) || reply.raw.headersSent)
       return answerError(error.refusal ?? error, request, reply);
-    void forward({ forwarder, openRequests }, error.runnerId, { request, reply });
+    void forward({ forwarder, openRequests }, error.at, { request, reply });
     return undefined;
   };
 }
@@ -30,12 +30,12 @@ export function buildErrorHandler({ requestForwarder: forwarder, openRequests }:
 /** Never rejects. */
 async function forward(
   { forwarder, openRequests }: { forwarder: RequestForwarder; openRequests: OpenRequests },
-  runnerId: string,
+  at: string,
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
 ): Promise<void> {
   reply.hijack();
   const over = endOf(request, openRequests);
-  const work = (): Promise<void> => forwarder.forward(runnerId, request, reply, over);
+  const work = (): Promise<void> => forwarder.forward(at, request, reply, over);
   try {
     // Those of a preview before its visitor is known count nowhere.
     await (request.organizationId === '' ? work() : openRequests.stream(request.organizationId, work));

@@ -22,6 +22,8 @@ let owner: Server;
 let app: FastifyInstance;
 let forwarder: RequestForwarder;
 let serve: Serve;
+/** Where requests are forwarded to, and whether it is known where that is. */
+let target = { at: RUNNER, isKnown: true };
 before(async () => {
   const { publicKey, privateKey } = makeKeyPair();
   const issuer = { commonName: 'owner', key: privateKey };
@@ -35,7 +37,7 @@ before(async () => {
   await once(owner, 'listening');
   const address = `127.0.0.1:${(owner.address() as AddressInfo).port}`;
   forwarder = new RequestForwarder({
-    findOwner: async () => ({ id: 'owner', address }),
+    findOwner: async () => (target.isKnown ? { id: 'owner', address } : undefined),
     tlsTo: () => ({ rejectUnauthorized: false }),
   });
   app = Fastify();
@@ -44,9 +46,10 @@ before(async () => {
   app.addHook('onRequest', async (request, reply) => {
     reply.hijack();
     try {
-      await forwarder.forward(RUNNER, request, reply, new AbortController().signal);
+      await forwarder.forward(target.at, request, reply, new AbortController().signal);
     } catch (error) {
-      const [status, reason] = error instanceof AppError ? [503, error.code] : [500, String(error)];
+      const [status, reason] =
+        error instanceof AppError ? [503, `${error.code}: ${error.message}`] : [500, String(error)];
       reply.raw.writeHead(status, { connection: 'close' }).end(reason);
     }
   });
@@ -150,4 +153,29 @@ test('two owners that name each other are asked a few times a second', async () 
   isSettled = true;
   assert.match(await answer, /^HTTP\/1.1 200 /u);
   assert.ok(attempts >= 4 && attempts <= 10, `${attempts} attempts`);
+});
+
+test('a request for a control that has ended is refused at once, and one that it is told to send elsewhere follows only a runner', async () => {
+  const asked: string[] = [];
+  serve = (request, response) => {
+    asked.push(request.url ?? '');
+    if (asked.length === 1) refuse(response, 'ctl2');
+    else response.end('stored');
+  };
+  try {
+    target = { at: 'ctl1', isKnown: true };
+    const served = await send('content-length: 0');
+    assert.match(await served.answer, /^HTTP\/1.1 200 /u);
+    assert.equal(asked.length, 2);
+    target = { at: 'ctl3', isKnown: false };
+    const startedAt = performance.now();
+    const refused = await send('content-length: 0');
+    assert.match(
+      await refused.answer,
+      /^HTTP\/1.1 503 [\s\S]*unavailable: the control that could answer .* has ended/u,
+    );
+    assert.ok(performance.now() - startedAt < 2_000);
+  } finally {
+    target = { at: RUNNER, isKnown: true };
+  }
 });

@@ -1,10 +1,10 @@
 /**
- * Carries a request to the control that owns the runner of its sandbox, and the answer back, both as they arrive:
+ * Carries a request to the control that owns the runner of its sandbox, or has its files, and the answer back, both as they arrive:
  *
  *   client ─► this control: authenticated, counted; its sandbox is elsewhere ─► owner: answers as it does its own clients
  *
  * A control that owns nothing any more has a successor within its lease: the request waits for it, and is refused with
- * `unavailable` after a while. It is sent again only if none of it has been sent, or if the owner was still taking the runner
+ * `unavailable` after a while. One that a control itself must answer is refused once that one has ended. It is sent again only if none of it has been sent, or if the owner was still taking the runner
  * and none of a body that is passed on as it arrives has been sent.
  */
 import { once } from 'node:events';
@@ -15,6 +15,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { AppError } from '@coppice/contract';
 import { invariant } from '../../../lib/invariant.ts';
 import { parseAddress } from '../../../lib/protocol/join-protocol.ts';
+import { isControlId } from '../../ownership/control-id.ts';
 import type { Owner } from '../../ownership/owners.ts';
 import { addTrailers, flushHead, passAnswer, passUpgrade, type Asked } from '../../ports/pass-answer.ts';
 import { toExchange } from '../access/proxied-route.ts';
@@ -34,17 +35,17 @@ const PROBE_MS = 10_000;
 const MAX_HEAD_BYTES = 80 << 10;
 
 export interface RequestForwarderParts {
-  /** Finds the control that answers for a runner. */
   findOwner: FindOwner;
   /** Options of TLS that prove this control, and accept only that one. */
   tlsTo: (owner: Owner) => object;
 }
 
-/** `at`: the runner that the sandbox has then. */
+/** `at`: the runner that the request needs then. */
 type Outcome = 'done' | { at: string };
 
 interface Forwarded {
-  runnerId: string;
+  /** Id of a runner, or of a control. */
+  at: string;
   request: FastifyRequest;
   asked: Asked;
   /** The body, if it has been read. */
@@ -70,14 +71,9 @@ export class RequestForwarder implements Disposable {
   }
 
   /** Rejects, with an AppError, only if nothing has been sent to the client. Call after `reply.hijack()`. */
-  async forward(
-    runnerId: string,
-    request: FastifyRequest,
-    reply: FastifyReply,
-    over: AbortSignal,
-  ): Promise<void> {
+  async forward(at: string, request: FastifyRequest, reply: FastifyReply, over: AbortSignal): Promise<void> {
     try {
-      await this.#forward(runnerId, request, reply, over);
+      await this.#forward(at, request, reply, over);
       this.counts.answered += 1;
     } catch (error) {
       this.counts.refused += 1;
@@ -85,18 +81,13 @@ export class RequestForwarder implements Disposable {
     }
   }
 
-  async #forward(
-    runnerId: string,
-    request: FastifyRequest,
-    reply: FastifyReply,
-    over: AbortSignal,
-  ): Promise<void> {
+  async #forward(at: string, request: FastifyRequest, reply: FastifyReply, over: AbortSignal): Promise<void> {
     const { raw } = request;
     const text = bodyTextOf(raw);
     assertWhole(raw, text);
     const asked = { ...toExchange(request, reply), ownOrigin: false, added: readLimits(reply) };
     try {
-      await this.#insist({ runnerId, request, asked, text, over });
+      await this.#insist({ at, request, asked, text, over });
     } catch (error) {
       // A client that reads the answer only after it has written all gets it.
       raw.resume();
@@ -107,27 +98,29 @@ export class RequestForwarder implements Disposable {
   async #insist(forwarded: Forwarded): Promise<void> {
     const { text } = forwarded;
     const { raw } = forwarded.request;
-    let at = forwarded.runnerId;
+    let { at } = forwarded;
     let moves = 0;
     const end = performance.now() + OWNER_PATIENCE_MS;
     while (performance.now() < end && !raw.socket.destroyed) {
       const owner = await this.#owners.look(at);
       assertWhole(raw, text);
-      const outcome = owner && (await this.#attempt(owner, { ...forwarded, runnerId: at }));
+      // A control that has ended does not come back, and its next process has another id.
+      if (owner === undefined && isControlId(at)) break;
+      const outcome = owner && (await this.#attempt(owner, { ...forwarded, at }));
       if (outcome === 'done') return;
       // The sandbox has been moved to another runner meanwhile. An older control does not name the runner.
       const isMoved = outcome?.at.startsWith('runner-') === true && outcome.at !== at;
       if (isMoved) at = outcome.at;
       if (!isMoved || (moves += 1) > MAX_MOVES_AT_ONCE) await this.#owners.pause();
     }
-    throw new AppError('unavailable', `no control has the runner ${at} of the sandbox yet; try again`);
+    throw new AppError('unavailable', `${describeAbsence(at)}; try again`);
   }
 
   /** Returns where to try again if nothing has happened: no connection was made, or the owner is still taking the runner. */
   async #attempt(owner: Owner, forwarded: Forwarded): Promise<Outcome> {
-    const { runnerId, request, asked } = forwarded;
+    const { at, request, asked } = forwarded;
     const upstream = this.#open(owner, forwarded);
-    if (!(await isConnected(upstream))) return { at: runnerId };
+    if (!(await isConnected(upstream))) return { at };
     const { response } = asked;
     const client = request.raw.socket;
     const cut = (): void => {
@@ -136,9 +129,7 @@ export class RequestForwarder implements Disposable {
     const cutClient = (): void => void client.destroy();
     response.once('close', cut);
     client.once('close', cut);
-    using watched = this.#owners.watch(runnerId, owner, () =>
-      upstream.destroy(new Error('the owner is gone')),
-    );
+    using watched = this.#owners.watch(at, owner, () => upstream.destroy(new Error('the owner is gone')));
     try {
       const onEndless = (): void => forwarded.over.addEventListener('abort', cutClient);
       const takeBack = sendBody(upstream, forwarded);
@@ -171,6 +162,12 @@ export class RequestForwarder implements Disposable {
       maxHeaderSize: MAX_HEAD_BYTES,
     });
   }
+}
+
+function describeAbsence(at: string): string {
+  return isControlId(at)
+    ? 'the control that could answer the request has ended or cannot be reached'
+    : `no control has the runner ${at} yet, which the request needs`;
 }
 
 /** Waits for the connection, before anything is written. */
@@ -225,7 +222,7 @@ function pipeBody(upstream: ClientRequest, raw: IncomingMessage): () => boolean 
 /** Throws `unavailable` if some of a body that is passed on as it arrives has been read. */
 function assertWhole(raw: IncomingMessage, text: string | undefined): void {
   if (text === undefined && raw.readableDidRead)
-    throw new AppError('unavailable', 'the runner of the sandbox has another owner now; try again');
+    throw new AppError('unavailable', 'the runner that the request needs has another owner now; try again');
 }
 
 /** Passes the answer on. `onEndless` is called for one without an end of its own. */
@@ -270,7 +267,7 @@ async function carry(
 
 function unanswered(cause: unknown, method = ''): AppError {
   if (cause instanceof AppError) return cause;
-  const what = 'the control that has the sandbox gave no answer';
+  const what = 'the control to which the request was forwarded gave no answer';
   if (method === 'GET' || method === 'HEAD')
     return new AppError('unavailable', `${what}; try again`, { cause });
   return new AppError('outcome_unknown', `${what}; whether the request was carried out is not known`, {

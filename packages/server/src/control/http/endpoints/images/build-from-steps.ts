@@ -15,7 +15,14 @@ import { readRequestedEgress } from '../../requests/requested-egress.ts';
 
 type Parts = Pick<
   HttpParts,
-  'imageBuilds' | 'idempotency' | 'openRequests' | 'rules' | 'runners' | 'secretDigest' | 'secretValues'
+  | 'contexts'
+  | 'imageBuilds'
+  | 'idempotency'
+  | 'openRequests'
+  | 'rules'
+  | 'runners'
+  | 'secretDigest'
+  | 'secretValues'
 >;
 
 export async function buildFromSteps(
@@ -50,11 +57,13 @@ function startOnce(
   reply: FastifyReply,
 ): Promise<KeptAnswer<ImageBuild>> {
   const { organizationId, teamId, reach, body } = request;
-  const { imageBuilds } = parts;
+  const { contexts, imageBuilds } = parts;
   return createOnce(parts, request, reply, {
     body: parts.secretDigest.hide(body),
     newSubjectId: newBuildId,
     create: async (id) => {
+      // Before runners are asked for: the request may be forwarded only once, and only one control has the files.
+      if (body.context !== undefined) await contexts.requireHere(organizationId, body.context);
       const asked = { ...body, image: body.from ?? '', labels: {} };
       const egress = await readRequestedEgress(organizationId, asked, parts);
       const start = {

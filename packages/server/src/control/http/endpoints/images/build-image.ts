@@ -36,6 +36,7 @@ type Parts = Pick<
   | 'registries'
   | 'imageUses'
   | 'builtImages'
+  | 'contexts'
   | 'imageBuilds'
   | 'idempotency'
   | 'rules'

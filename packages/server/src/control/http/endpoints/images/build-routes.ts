@@ -23,7 +23,10 @@ const LOG = contents('A page of the log, or the events to the end of the build.'
   'text/event-stream': eventOf(ImageBuildEvent),
 });
 
-type Parts = Pick<HttpParts, 'imageBuilds' | 'builtImages' | 'contexts' | 'openRequests' | 'limits'>;
+type Parts = Pick<
+  HttpParts,
+  'imageBuilds' | 'builtImages' | 'contexts' | 'runners' | 'openRequests' | 'limits'
+>;
 
 export function addBuildRoutes(app: App, parts: Parts): void {
   addListBuilds(app, parts);
@@ -130,7 +133,7 @@ function addDeleteImage(app: App, { builtImages }: Parts): void {
   });
 }
 
-function addUploadContext(app: App, { contexts, openRequests, limits }: Parts): void {
+function addUploadContext(app: App, { contexts, runners, openRequests, limits }: Parts): void {
   addRawBodies(app, (scope) => {
     scope.route({
       method: 'POST',
@@ -149,6 +152,8 @@ function addUploadContext(app: App, { contexts, openRequests, limits }: Parts): 
       },
       handler: async (request, reply) => {
         const { organizationId } = request;
+        // Only a control with a runner builds: without one here, the files go to one that has some.
+        runners.assertHere();
         using stall = watchForStall(request, limits.transferStallMs, 'invalid_request');
         const made = await openRequests.limit(organizationId, () =>
           contexts.receive(organizationId, request.raw, stall.signal),
