@@ -249,15 +249,16 @@ test('a runner that stops refuses new requests and ends those that are under way
 });
 
 test('a runner without a common version is not used, and names both versions', async () => {
-  await using runner = await startRunner({ protocol: { oldest: 2, newest: 3 } });
+  await using runner = await startRunner({ protocol: { oldest: 3, newest: 4 } });
   using connection = runner.connect();
   await assert.rejects(new RunnerClient(connection).identify(), {
     code: 'unavailable',
-    message: /speaks versions 2 to 3 of the protocol, and this control version 1: install the same version/u,
+    message:
+      /speaks versions 3 to 4 of the protocol, and this control versions 1 to 2: install the same version/u,
   });
   connection.epoch = 1;
-  const request = { ...get('/roster'), headers: { [PROTOCOL_HEADER]: '2' } };
-  connection.protocol = 2;
+  const request = { ...get('/roster'), headers: { [PROTOCOL_HEADER]: '3' } };
+  connection.protocol = 3;
   await assert.rejects(connection.callJson(request, z.unknown()), (error: AppError) => {
     const cause = causeOf(error);
     assert.ok(cause instanceof WireRefusedError);

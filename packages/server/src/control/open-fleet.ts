@@ -12,6 +12,7 @@ import type { OwnedRunner } from './runners/owned-runner.ts';
 import type { LiveDrivers } from './sandbox/live/live-drivers.ts';
 import { CaptureKeeper, type CaptureKeeperParts } from './snapshots/capture-keeper.ts';
 import { CaptureObjectStore } from './snapshots/capture-object-store.ts';
+import { PulledImageStore } from './snapshots/pulled-image-store.ts';
 import { CaptureStorage } from './snapshots/capture-storage.ts';
 
 export interface FleetSettings extends Pick<
@@ -74,14 +75,31 @@ export function openFleet(
 }
 
 function openCaptureStorage(
-  { db, ownership: leadership, limits, clock, log }: FleetSettings,
+  { db, ownership: leadership, runners, limits, clock, log }: FleetSettings,
   runner: OwnedRunner,
 ): CaptureStorage {
-  const { captures } = runner.client;
+  const { captures, images } = runner.client;
   const { reconcileIntervalMs: intervalMs } = limits;
-  const isConnected = (): boolean => runner.isConnected;
-  const own = { runnerId: runner.id, captures, isConnected, leadership };
-  const storage = new CaptureStorage({ ...own, store: new CaptureObjectStore(db), clock, intervalMs, log });
+  const storage = new CaptureStorage({
+    runnerId: runner.id,
+    captures,
+    images,
+    isConnected: () => runner.isConnected,
+    storesImages: () => runner.fetchesImages,
+    listImages: () => runner.images.digests,
+    isRemoving: () => leadership.isLeading && runner === chooseRemover(runners),
+    store: new CaptureObjectStore(db),
+    pulledImages: new PulledImageStore(db),
+    clock,
+    intervalMs,
+    log,
+  });
   storage.start();
   return storage;
+}
+
+/** Returns the runner through which a leading control removes objects: only one, and one that knows all kinds of them if there is any. */
+function chooseRemover(runners: FleetSettings['runners']): OwnedRunner | undefined {
+  const connected = runners.listConnected();
+  return connected.find((runner) => runner.fetchesImages) ?? connected[0];
 }

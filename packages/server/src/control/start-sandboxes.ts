@@ -35,6 +35,7 @@ import { GrantStore } from './egress/grant-store.ts';
 import { BuildContexts } from './image-builds/build-contexts.ts';
 import { BuildKeeper } from './image-builds/build-keeper.ts';
 import { BuildSandboxes } from './image-builds/build-sandboxes.ts';
+import { ContextStore } from './image-builds/context-store.ts';
 import { BuildStore } from './image-builds/build-store.ts';
 import { makeSearches } from './image-builds/copy-sources.ts';
 import { ImageBuilds, type ImageBuildsParts } from './image-builds/image-builds.ts';
@@ -173,7 +174,15 @@ function openImages(base: SandboxesBase): Images {
     fleetImages,
     registries: openRegistries(base),
     imageUses: new ImageUses(db, log),
-    builtImages: new BuiltImages({ db, audit, fleet: fleetImages, isOwned, clock, log }),
+    builtImages: new BuiltImages({
+      db,
+      audit,
+      fleet: fleetImages,
+      objects: new CaptureObjectStore(db),
+      isOwned,
+      clock,
+      log,
+    }),
   };
 }
 
@@ -220,7 +229,10 @@ async function openBuilds(
   { sandboxes: all, fleetImages: fleet, ...parts }: BuildsBase,
   stack: AsyncDisposableStack,
 ): Promise<BuildRecords> {
-  const contexts = stack.use(new BuildContexts(join(dataDir, 'build-contexts'), { diskReserveMiB }));
+  const contextStore = new ContextStore(db, ownership.id);
+  const contexts = stack.use(
+    new BuildContexts(join(dataDir, 'build-contexts'), contextStore, { diskReserveMiB }),
+  );
   const store = new BuildStore(db, organizationAudit);
   const sandboxes = new BuildSandboxes(all);
   const cache = new StepCache({ db, images: parts.images, fleet, clock, log });
@@ -233,7 +245,7 @@ async function openBuilds(
     new ImageBuilds({ ...parts, ...shared, ownership, runners, limits, clock, log }),
   );
   await keeper.start();
-  return { contexts, imageBuilds, buildKeeper: keeper, purged: [store, cache] };
+  return { contexts, imageBuilds, buildKeeper: keeper, purged: [store, cache, contextStore] };
 }
 
 function openRegistries({ db, organizationAudit: audit, secrets, log }: SandboxesBase): Registries {

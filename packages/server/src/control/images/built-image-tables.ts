@@ -10,7 +10,7 @@ export interface BuiltImageTable {
   digest: string;
   size_bytes: number;
   built_at: number;
-  /** The runner where it was built, the only one that has it; null for one of an earlier version. */
+  /** The runner where it was built, the only one that has it until it is in the object store; null for one of an earlier version. */
   runner_id: string | null;
 }
 

@@ -84,6 +84,11 @@ export async function nameControlsOfBuilds(db: Kysely<unknown>): Promise<void> {
   );
 }
 
+/** Each runner looks for its images that are not in the object store yet. */
+export async function indexRunnersOfImages(db: Kysely<unknown>): Promise<void> {
+  await sql`CREATE INDEX built_images_by_runner ON built_images (runner_id)`.execute(db);
+}
+
 /** An image that was built is at one runner. */
 export async function nameRunnersOfImages(db: Kysely<unknown>): Promise<void> {
   await sql`ALTER TABLE built_images ADD COLUMN runner_id text`.execute(db);

@@ -22,6 +22,7 @@ import type { Database } from '../db/database.ts';
 import type { RunnerClaims } from '../ownership/runner-claims.ts';
 import { ElsewhereError } from '../placement/elsewhere.ts';
 import type { OwnedRunner } from '../runners/owned-runner.ts';
+import type { CaptureObjectStore } from '../snapshots/capture-object-store.ts';
 import type { Clock } from '../time/clock.ts';
 import type { BuiltImageTable } from './built-image-tables.ts';
 import type { FleetImages } from './fleet-images.ts';
@@ -32,7 +33,12 @@ const MAX_PENDING = 100;
 export interface BuiltImagesParts {
   db: Database;
   audit: OrganizationAudit;
-  fleet: Pick<FleetImages, 'keep' | 'release' | 'listOwned' | 'listHolders' | 'placeOf'>;
+  fleet: Pick<
+    FleetImages,
+    'keep' | 'expose' | 'allFetch' | 'listFetching' | 'release' | 'listOwned' | 'listHolders' | 'placeOf'
+  >;
+  /** Whether the object store has an image. */
+  objects: Pick<CaptureObjectStore, 'isStored'>;
   /** Whether a control that is alive has the runner. */
   isOwned: RunnerClaims['isOwned'];
   clock: Pick<Clock, 'wallMs'>;
@@ -73,17 +79,21 @@ export class BuiltImages {
   }
 
   /**
-   * Returns the runners that can make a sandbox of an image; undefined for one that any of them can pull. Throws an
-   * {@link ElsewhereError} if another control has its runner, and `unavailable` if that one is away.
+   * Returns the runners that can make a sandbox of an image; undefined for one that any of them can pull, or fetch from the object
+   * store. Throws an {@link ElsewhereError} if another control has its runner, and `unavailable` if that one is away.
    */
   async listHolders(image: string): Promise<OwnedRunner[] | undefined> {
-    const { db, fleet } = this.#parts;
+    const { db, fleet, objects } = this.#parts;
     const reference = parseImageReference(image);
     const { digest } = reference;
     if (!isBuiltImage(reference) || digest === undefined) return undefined;
+    const isStored = await objects.isStored(digest);
+    if (isStored && fleet.allFetch) return undefined;
     const builtAt = await findImageRunner(db, digest);
     const holders = await fleet.listHolders(digest, builtAt);
-    if (holders.length > 0) return holders;
+    // Runners of an earlier version do not fetch it.
+    const able = isStored ? [...new Set([...holders, ...fleet.listFetching()])] : holders;
+    if (able.length > 0) return able;
     const name = formatImageReference(reference);
     if (builtAt !== null) await this.#requireElsewhere(name, builtAt);
     throw new AppError('image_not_found', `no runner stores the image ${name}`);
@@ -115,10 +125,12 @@ export class BuiltImages {
    * that its sandboxes or snapshots still hold.
    */
   async usedBytes(organizationId: string): Promise<number> {
+    const named = await this.list(organizationId);
     const owned = await this.#parts.fleet.listOwned({ organization: organizationId });
-    return owned
-      .filter(({ kept, released }) => kept || released)
-      .reduce((sum, { size_bytes }) => sum + size_bytes, 0);
+    const counted = [...named, ...owned.filter(({ kept, released }) => kept || released)];
+    // Some are at runners of other controls, or only in the object store.
+    const sizes = new Map(counted.map(({ digest, size_bytes }) => [digest, size_bytes]));
+    return [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
   }
 
   /** Throws `image_not_found` if there is none. Sandboxes of the image keep it. */
@@ -137,17 +149,20 @@ export class BuiltImages {
     await this.settle([row.digest]);
   }
 
-  /** Protects an image from eviction. Throws {@link ImageGone} if it is not stored any more. */
-  async keep(organizationId: string, digest: string): Promise<void> {
-    if (!(await this.#parts.fleet.keep(digest, organizationId, true))) throw new ImageGone();
+  /** Protects an image from eviction. Returns the runner that does. Throws {@link ImageGone} if it is not stored any more. */
+  async keep(organizationId: string, digest: string): Promise<string> {
+    const { db, fleet } = this.#parts;
+    const runnerId = await fleet.keep(digest, organizationId, await findImageRunner(db, digest));
+    if (runnerId === undefined) throw new ImageGone();
+    return runnerId;
   }
 
-  /** Protects an image from eviction, and lets `name` give it a name. Throws {@link ImageGone} if it is not stored any more. */
-  keepAndName<T>(organizationId: string, digest: string, name: () => Promise<T>): Promise<T> {
-    return this.#queue.run(digest, async () => {
-      await this.keep(organizationId, digest);
-      return name();
-    });
+  /**
+   * Protects an image from eviction, and lets `name` give it a name at that runner. Throws {@link ImageGone} if it is not stored any
+   * more.
+   */
+  keepAndName<T>(organizationId: string, digest: string, name: (runnerId: string) => Promise<T>): Promise<T> {
+    return this.#queue.run(digest, async () => name(await this.keep(organizationId, digest)));
   }
 
   /** Until the result is disposed, the image is not given up, whatever becomes of its name and its steps. */
@@ -212,7 +227,7 @@ export class BuiltImages {
       await this.#queue.run(digest, async () => {
         if ((await findStanding(db, digest))?.kind === 'name' || isBusy(build)) return;
         log.warn({ digest, organization, build }, 'a built image has no name: it is part of the cache now');
-        await fleet.keep(digest, organization, false);
+        await fleet.expose(digest, organization);
       });
     }
   }
@@ -229,7 +244,7 @@ export class BuiltImages {
       const standing = await findStanding(db, digest);
       if (standing === undefined) await fleet.release(digest);
       // Only builds begin with it: the runner may evict it.
-      else if (standing.kind === 'step') await fleet.keep(digest, standing.organizationId, false);
+      else if (standing.kind === 'step') await fleet.expose(digest, standing.organizationId);
       if (note === undefined) return;
       await db
         .deleteFrom('image_releases')

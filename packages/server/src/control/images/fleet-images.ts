@@ -47,10 +47,32 @@ export class FleetImages {
     return runner.isConnected ? 'here' : 'away';
   }
 
-  /** Protects an image of an organization from eviction, or no longer. Returns false if no runner stores it. */
-  async keep(digest: string, organization: string, kept: boolean): Promise<boolean> {
-    const stored = await this.#tellAll(({ client }) => client.images.keep(digest, organization, kept));
-    return stored.includes(true);
+  /**
+   * Protects an image of an organization from eviction, at one runner: the one that is said to have it, or else any that has. Returns its id;
+   * undefined if no runner stores it.
+   */
+  async keep(digest: string, organization: string, builtAt: string | null): Promise<string | undefined> {
+    const named = this.#runners.find(builtAt ?? '');
+    if (named?.isConnected === true && (await named.client.images.keep(digest, organization, true)))
+      return named.id;
+    for (const { id, client } of await this.listHolders(digest, null))
+      if (await client.images.keep(digest, organization, true)) return id;
+    return undefined;
+  }
+
+  /** Lets all runners evict an image of an organization. It need not exist. */
+  async expose(digest: string, organization: string): Promise<void> {
+    await this.#tellAll(({ client }) => client.images.keep(digest, organization, false));
+  }
+
+  /** Returns the runners that fetch an image from the object store when they lack it. */
+  listFetching(): OwnedRunner[] {
+    return this.#runners.list().filter((runner) => runner.fetchesImages);
+  }
+
+  /** Whether all runners fetch what they lack, of those that have reported: others get no sandboxes. */
+  get allFetch(): boolean {
+    return this.#runners.list().every((runner) => !runner.hasReported || runner.fetchesImages);
   }
 
   /** Gives up an image that was built. It need not exist. */
@@ -60,7 +82,11 @@ export class FleetImages {
 
   /** Lists images that organizations have built: of one, of one build, or all. */
   async listOwned(asked: { organization?: string; build?: string }): Promise<OwnedImage[]> {
-    return mergeImages(await this.#askAll(({ client }) => client.images.listOwned(asked)));
+    return mergeImages(await this.#askAll(({ client }) => client.images.listOwned(asked)), (one, other) => ({
+      kept: one.kept || other.kept,
+      released: one.released || other.released,
+      linked: one.linked || other.linked,
+    }));
   }
 
   async listPrepared(): Promise<PreparedImage[]> {
@@ -96,10 +122,12 @@ export class FleetImages {
     return Promise.all(this.#reachable().map(tell));
   }
 
-  /** Returns those that are connected, or one that may be restarting. */
+  /** Returns those that are connected, or one that may be restarting. Throws an ElsewhereError if only another control has one that answers. */
   #reachable(): OwnedRunner[] {
     const connected = this.#runners.listConnected();
-    return connected.length === 0 ? [this.#runners.any()] : connected;
+    if (connected.length > 0) return connected;
+    this.#runners.assertHere();
+    return [this.#runners.any()];
   }
 }
 
@@ -113,11 +141,15 @@ async function findImage(asked: Promise<StoredConfig>): Promise<StoredConfig | u
 }
 
 /** Counts each image once, with what all runners have of it. */
-function mergeImages<T extends PreparedImage | OwnedImage>(lists: readonly (readonly T[])[]): T[] {
+function mergeImages<T extends PreparedImage | OwnedImage>(
+  lists: readonly (readonly T[])[],
+  merge: (one: T, other: T) => Partial<T> = () => ({}),
+): T[] {
   const merged = new Map<string, T>();
   for (const image of lists.flat()) {
     const known = merged.get(image.digest);
-    merged.set(image.digest, known === undefined ? image : { ...known, shapes: mergeShapes(known, image) });
+    const both = known && { ...known, ...merge(known, image), shapes: mergeShapes(known, image) };
+    merged.set(image.digest, both ?? image);
   }
   return [...merged.values()];
 }

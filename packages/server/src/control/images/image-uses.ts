@@ -14,7 +14,7 @@ const MAX_IMAGES = 1000;
 const REMEMBERED_MS = 3_600_000;
 const MAX_REMEMBERED = 10_000;
 
-type BuiltName = Pick<BuiltImageTable, 'name' | 'digest'>;
+type BuiltName = Pick<BuiltImageTable, 'name' | 'digest' | 'size_bytes' | 'built_at'>;
 
 export class ImageUses {
   readonly #db: Database;
@@ -49,8 +49,8 @@ export class ImageUses {
   }
 
   /**
-   * Selects from the runner's images the built-in ones, those that this organization requested, by its own names, and
-   * those that it has `built`, which are among the `owned` ones.
+   * Selects from the runners' images the built-in ones and those that this organization requested, by its own names. Adds those that
+   * it has `built`, with what the runners have made of them; they may also be at other controls' runners, or only in the object store.
    */
   async show(
     organizationId: string,
@@ -58,16 +58,15 @@ export class ImageUses {
     { built, owned }: { built: readonly BuiltName[]; owned: readonly OwnedImage[] },
   ): Promise<ImageRecord[]> {
     const requested = pick(prepared, await this.#list(organizationId));
-    const named = pick(
-      owned.map(({ digest, size_bytes, prepared_at, shapes }) => ({
-        digest,
-        size_bytes,
-        prepared_at,
-        shapes,
-        status: 'ready' as const,
-      })),
-      built.map(({ name, digest }) => ({ image: `${name}@${digest}`, digest })),
-    );
+    const shapes = new Map(owned.map((image) => [image.digest, image.shapes]));
+    const named = built.map(({ name, digest, size_bytes, built_at }) => ({
+      image: `${name}@${digest}`,
+      digest,
+      size_bytes,
+      prepared_at: new Date(built_at).toISOString(),
+      status: 'ready' as const,
+      shapes: shapes.get(digest) ?? [],
+    }));
     const builtin = prepared.filter(({ image }) => isBuiltinName(image));
     return [...requested, ...named, ...builtin].sort((a, b) => (a.image < b.image ? -1 : 1));
   }

@@ -266,8 +266,12 @@ export class RunnerClient {
     return { entries, cursor: next.data };
   }
 
-  listImages(): Promise<PreparedImage[]> {
-    return this.#connection.callJson(get('/images'), z.array(PreparedImage));
+  /** `withBuilt`: also the images that organizations have built. */
+  listImages({ withBuilt = false } = {}): Promise<PreparedImage[]> {
+    return this.#connection.callJson(
+      get(withBuilt ? '/images?built=true' : '/images'),
+      z.array(PreparedImage),
+    );
   }
 
   /**

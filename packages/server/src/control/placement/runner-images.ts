@@ -1,5 +1,6 @@
 /** Calls of the runner that make images of VMs, and give them up. */
 import { z } from 'zod';
+import { StoredCapture, type CaptureOwner } from '../../lib/protocol/capture-protocol.ts';
 import {
   CommittedImage,
   OwnedImagesPage,
@@ -12,6 +13,9 @@ import { get, send, vmPath, type RunnerConnection } from './runner-connection.ts
 /** The runner reads all files of the guest and packs them with those of the image: at most 15 minutes each, and turns before them. */
 const COMMIT_DEADLINE_MS = 40 * 60_000;
 const RELEASE_DEADLINE_MS = 30_000;
+/** Longer than the runner's own limit for storing an image. */
+const STORE_DEADLINE_MS = 6 * 3_600_000;
+const REMOVE_DEADLINE_MS = 60_000;
 
 export class RunnerImages {
   readonly #connection: RunnerConnection;
@@ -56,6 +60,25 @@ export class RunnerImages {
       after = page.next;
     }
     return images;
+  }
+
+  /** Puts a built image of this runner into the object store, which may take long. The runner continues without this call. */
+  store(digest: string, organization: string, signal: AbortSignal): Promise<StoredCapture> {
+    const body: CaptureOwner = { organization };
+    const request = send('PUT', `/images/${digest}/objects`, body, STORE_DEADLINE_MS);
+    const background = { isRepeatable: true, isBackground: true } as const;
+    return this.#connection.callJson({ ...request, signal, ...background }, StoredCapture);
+  }
+
+  /** Removes a built image from the object store. It need not exist. */
+  async removeStored(digest: string, organization: string): Promise<void> {
+    const query = new URLSearchParams({ organization }).toString();
+    const request = { method: 'DELETE', path: `/images/${digest}/objects?${query}` } as const;
+    await this.#connection.callBytes({
+      ...request,
+      headDeadlineMs: REMOVE_DEADLINE_MS,
+      isRepeatable: true,
+    });
   }
 
   /** Gives up an image that was built. It need not exist. */

@@ -34,6 +34,11 @@ export class LocalImages {
     }
   }
 
+  /** Digests of all images. */
+  get digests(): string[] {
+    return [...this.#templates.keys()];
+  }
+
   /** Notes that a VM of this size was created from an image, whose reference has its digest. */
   note(image: string, size: Size): void {
     const { name, digest } = nameOf(image);

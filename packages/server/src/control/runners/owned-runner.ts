@@ -1,6 +1,7 @@
 /** A runner that this control owns: its client, the time of its host, and what it last reported. */
 import { AppError } from '@coppice/contract';
 import type { CapacityStatus, RunnerStatus, VmShape } from '../../lib/protocol/runner-protocol.ts';
+import { SHARED_IMAGES_VERSION } from '../../lib/protocol/wire-headers.ts';
 import type { RunnerClient } from '../placement/runner-client.ts';
 import type { Clock } from '../time/clock.ts';
 import { LocalImages } from './local-images.ts';
@@ -46,6 +47,11 @@ export class OwnedRunner {
   get status(): RunnerStatus {
     if (this.#status !== undefined) return this.#status;
     throw new AppError('unavailable', `the runner ${this.id} has not been connected yet`);
+  }
+
+  /** Whether it puts built images into the object store, and fetches those that it lacks. */
+  get fetchesImages(): boolean {
+    return (this.#status?.protocol.newest ?? 0) >= SHARED_IMAGES_VERSION;
   }
 
   /** The memory and vCPUs that VMs may still take, as last reported. */

@@ -87,6 +87,11 @@ export class Runners {
     throw this.elsewhere === undefined ? noRunner() : new ElsewhereError(this.elsewhere.id, noRunner());
   }
 
+  /** Throws an {@link ElsewhereError} if only another control has a runner that answers. */
+  assertHere(): void {
+    if (this.elsewhere !== undefined) throw new ElsewhereError(this.elsewhere.id, noRunner());
+  }
+
   /** Returns the accelerator of new sandboxes. Throws `unavailable` if neither this control nor another one can make any. */
   requireAccelerator(): Accelerator {
     const [runner] = this.listConnected();

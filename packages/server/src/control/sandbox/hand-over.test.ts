@@ -1,11 +1,14 @@
 /** Two controls without runners of their own machines: runners that have joined move to the one that starts later. */
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { sql } from 'kysely';
 import { AppError, type HostRecord } from '@coppice/contract';
 import { INVITATION, waitFor, type Answer } from '../testing/control-harness.ts';
 import { JoinedRunner } from '../testing/controls/joined-runner.ts';
 import { TwoControls } from '../testing/controls/two-controls.ts';
+import { layOutTar } from '../testing/tar-of-files.ts';
 import { AccountClient } from '../testing/requests/account-client.ts';
 
 const RUNNERS = 3;
@@ -87,6 +90,14 @@ test('a control that starts later is healthy without a runner, and other control
   assert.equal(disk.status, 201);
   assert.equal((await both.other.call('DELETE', '/v1/disks/forwarded')).status, 204);
   assert.equal(await statusOf('/v1/images', { other: true }), 200);
+  // The files of a build go to where it will run.
+  const raw = layOutTar([{ path: 'a', content: 'x' }]);
+  const context = await both.other.call('POST', '/v1/images/contexts', { raw });
+  assert.equal(context.status, 201, JSON.stringify(context.body));
+  const [builder, idle] = [both.one, both.other].map(({ config }) =>
+    readdirSync(join(config.dataDir, 'build-contexts')),
+  );
+  assert.deepEqual([builder, idle], [[`${context.body.id}.tar`], []]);
   open.resolve();
   for (const stream of streams)
     assert.match(await stream.text(), /"data":"first"[\s\S]*"type":"exit","data":"7"/u);

@@ -147,7 +147,7 @@ test('a runner without a common version of the protocol is not connected, and th
   await runner.start();
   await waitFor('the log', () =>
     harness.logLines.some((line) =>
-      /speaks versions 7 to 9 of the protocol, and this control version 1/u.test(line),
+      /speaks versions 7 to 9 of the protocol, and this control versions 1 to 2/u.test(line),
     ),
   );
   assert.equal((await harness.call('GET', '/healthz')).status, 503);

@@ -248,10 +248,11 @@ export class RunnerLink implements AsyncDisposable {
   async #adoptMore(): Promise<void> {
     const { drivers, runner, isShared } = this.#parts;
     await drivers.recoverInserts();
-    if (!isShared) return;
-    await drivers.adoptMoved(runner.id);
     if (this.#rounds++ % ROUNDS_PER_LISTING === 0)
-      this.#repair('images', async () => runner.images.report(await runner.client.listImages()));
+      this.#repair('images', async () =>
+        runner.images.report(await runner.client.listImages({ withBuilt: true })),
+      );
+    if (isShared) await drivers.adoptMoved(runner.id);
   }
 
   async #reconcile(): Promise<void> {

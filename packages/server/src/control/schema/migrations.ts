@@ -39,9 +39,11 @@ import { createAccounts } from '../accounts/first-accounts.ts';
 import {
   builtImagesMigration,
   nameControlsOfBuilds,
+  indexRunnersOfImages,
   nameRunnersOfImages,
 } from '../images/built-images-migration.ts';
-import { createImageUses } from '../images/first-image-uses.ts';
+import { createBuildContexts } from '../image-builds/build-context-table.ts';
+import { createImageUses, indexDigestsOfUses } from '../images/first-image-uses.ts';
 import { createPreviews } from '../ports/first-previews.ts';
 import { createRegistryCredentials } from '../registries/first-registries.ts';
 import {
@@ -164,4 +166,7 @@ export const MIGRATIONS: Record<string, Migration> = {
   '0033_runner_reports': { up: addRunnerReports },
   '0035_leaving_controls': { up: addLeavingControls },
   '0036_seen_runners': { up: addSeenMoments },
+  '0037_build_contexts': { up: createBuildContexts },
+  '0038_images_by_runner': { up: indexRunnersOfImages },
+  '0039_uses_by_digest': { up: indexDigestsOfUses },
 };

@@ -43,6 +43,7 @@ import type {
   ImageReleaseTable,
   ImageStepTable,
 } from '../images/built-image-tables.ts';
+import type { BuildContextTable } from '../image-builds/build-context-table.ts';
 import type { ImageUseTable } from '../images/image-tables.ts';
 import type { PreviewTable } from '../ports/preview-tables.ts';
 import type { UsedTicketTable } from '../auth/used-tickets.ts';
@@ -75,6 +76,7 @@ export interface Tables {
   image_builds: ImageBuildTable;
   image_build_events: ImageBuildEventTable;
   image_releases: ImageReleaseTable;
+  build_contexts: BuildContextTable;
   previews: PreviewTable;
   used_tickets: UsedTicketTable;
   controls: ControlTable;

@@ -1,13 +1,23 @@
-/** Captures in the object store, in SQL. */
+/** Captures and images built from steps in the object store, in SQL. Those of registries are in pulled-image-store.ts. */
 import { sql } from 'kysely';
+import { EVERYONE } from '../../lib/protocol/capture-protocol.ts';
 import type { Database } from '../db/database.ts';
 
 export interface OwnedCapture {
+  /** Id of a capture, or the digest of an image. */
   captureId: string;
+  /** EVERYONE for an image of a registry. */
   organizationId: string;
 }
 
 const MAX_ROWS = 100;
+
+/** Whether nothing names what the row is about, which is no image of a registry. */
+const IS_LEFT = sql<boolean>`(
+  capture_objects.organization_id <> ${EVERYONE}
+  AND NOT EXISTS (SELECT FROM snapshots WHERE snapshots.id = capture_objects.capture_id)
+  AND NOT EXISTS (SELECT FROM sandboxes WHERE sandboxes.hibernation_id = capture_objects.capture_id)
+  AND NOT EXISTS (SELECT FROM built_images WHERE built_images.digest = capture_objects.capture_id))`;
 
 export class CaptureObjectStore {
   readonly #db: Database;
@@ -31,6 +41,50 @@ export class CaptureObjectStore {
       ORDER BY wanted.place, wanted.created_at
       LIMIT ${MAX_ROWS}`.execute(this.#db);
     return rows;
+  }
+
+  /** Lists images with a name that a runner has and that are not stored, the oldest first. */
+  async listUnstoredImages(runnerId: string): Promise<OwnedCapture[]> {
+    const { rows } = await sql<OwnedCapture>`
+      SELECT digest AS "captureId", built_images.organization_id AS "organizationId" FROM built_images
+      LEFT JOIN capture_objects ON capture_objects.capture_id = digest
+      WHERE built_images.runner_id = ${runnerId}
+        AND capture_objects.stored_at IS NULL AND capture_objects.removed_at IS NULL
+      GROUP BY digest, built_images.organization_id
+      ORDER BY min(built_at)
+      LIMIT ${MAX_ROWS}`.execute(this.#db);
+    return rows;
+  }
+
+  /** Gives a runner the names of images that are said to be at none. */
+  async adoptImages(runnerId: string, digests: readonly string[]): Promise<void> {
+    if (digests.length === 0) return;
+    await this.#db
+      .updateTable('built_images')
+      .set({ runner_id: runnerId })
+      .where('runner_id', 'is', null)
+      .where('digest', 'in', digests)
+      .execute();
+  }
+
+  /** Notes that a runner does not have an image that its names say it has. */
+  async noteImageGone(runnerId: string, digest: string): Promise<void> {
+    await this.#db
+      .updateTable('built_images')
+      .set({ runner_id: null })
+      .where('runner_id', '=', runnerId)
+      .where('digest', '=', digest)
+      .execute();
+  }
+
+  /** Notes that the objects of an image are gone, if it has been stored again while they were removed: then it is stored once more. */
+  async noteImageRemoved(digest: string): Promise<void> {
+    await this.#db
+      .updateTable('capture_objects')
+      .set({ stored_at: null })
+      .where('capture_id', '=', digest)
+      .where('removed_at', 'is', null)
+      .execute();
   }
 
   /** Notes that objects of a capture may exist from now on. */
@@ -69,18 +123,42 @@ export class CaptureObjectStore {
     return row !== undefined;
   }
 
-  /** Lists captures with objects that no snapshot and no sandbox names. */
+  /** Lists captures with objects that no snapshot and no sandbox names, and built images without a name. */
   async listLeft(): Promise<OwnedCapture[]> {
     return await this.#db
       .selectFrom('capture_objects')
       .select(['capture_id as captureId', 'organization_id as organizationId'])
       .where('removed_at', 'is', null)
-      .where(sql<boolean>`NOT EXISTS (SELECT FROM snapshots WHERE snapshots.id = capture_objects.capture_id)`)
-      .where(
-        sql<boolean>`NOT EXISTS (SELECT FROM sandboxes WHERE sandboxes.hibernation_id = capture_objects.capture_id)`,
-      )
+      .where(IS_LEFT)
       .limit(MAX_ROWS)
       .execute();
+  }
+
+  /**
+   * Notes that an image is removed, before it is. Returns false if it has a name again, or is removed already: unlike a capture it may be
+   * named again at any time.
+   */
+  async claimRemoval(digest: string, now: number): Promise<boolean> {
+    const { numUpdatedRows } = await this.#db
+      .updateTable('capture_objects')
+      .set({ removed_at: now })
+      .where('capture_id', '=', digest)
+      .where('removed_at', 'is', null)
+      .where(IS_LEFT)
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  /** Lists images of an organization that are noted as removed. */
+  async listRemovedImages(organizationId: string): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('capture_objects')
+      .select('capture_id')
+      .where('organization_id', '=', organizationId)
+      .where('removed_at', 'is not', null)
+      .where('capture_id', 'like', 'sha256:%')
+      .execute();
+    return rows.map((row) => row.capture_id);
   }
 
   async noteRemoved(captureId: string, now: number): Promise<void> {

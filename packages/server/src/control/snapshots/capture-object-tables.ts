@@ -1,10 +1,11 @@
 import type { Generated } from 'kysely';
 
 /**
- * Captures that have objects in the object store, or may have. A row exists before the first object, and until the objects
- * that only this capture needed are collected: it refers to no snapshot or sandbox, and outlives them.
+ * Captures and built images that have objects in the object store, or may have. A row exists before the first object, and until the objects
+ * that only this capture needed are collected: it refers to no snapshot, sandbox or name, and outlives them.
  */
 export interface CaptureObjectTable {
+  /** Id of a capture, or the digest of an image. */
   capture_id: string;
   organization_id: string;
   /** The runner that stores it. */

@@ -71,3 +71,16 @@ export const IMAGE_BUILDS = {
     ],
   },
 };
+
+export const BUILD_CONTEXTS = {
+  adds: {
+    build_contexts: [
+      {
+        id: `context${'1'.repeat(20)}`,
+        organization_id: 'orgfirst',
+        control_id: 'ctl1',
+        expires_at: NOW,
+      },
+    ],
+  },
+};

@@ -1,5 +1,5 @@
 /** The part of migration-rows.ts for versions with teams: people, audit logs, and money. */
-import { IMAGE_BUILDS } from './migration-rows-of-builds.ts';
+import { BUILD_CONTEXTS, IMAGE_BUILDS } from './migration-rows-of-builds.ts';
 import { AuditChain, type AuditNote } from '../../audit/audit-chain.ts';
 import { bindTeamSecret } from '../../audit/team-secrets.ts';
 import { bindGrant } from '../../egress/grants.ts';
@@ -486,4 +486,7 @@ export const CHANGES_SINCE_TEAMS: Record<string, Change> = {
   '0033_runner_reports': RUNNER_REPORTS,
   '0035_leaving_controls': LEAVING_CONTROLS,
   '0036_seen_runners': SEEN_RUNNERS,
+  '0037_build_contexts': BUILD_CONTEXTS,
+  '0038_images_by_runner': {},
+  '0039_uses_by_digest': {},
 };
