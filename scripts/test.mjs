@@ -8,11 +8,12 @@ import { SetupError } from './setup/setup-error.mjs';
 import { findTestFile, runChosen } from './test/chosen-files.mjs';
 import { compileService } from './test/jobs/compile-cache.mjs';
 import { addCounts, NOTHING } from './test/results/counts.mjs';
-import { keepTimes, readTimes, writeLastTimes } from './test/results/file-times.mjs';
+import { keepTimes, readRecordedTimes, readTimes, writeLastTimes } from './test/results/file-times.mjs';
 import { withRunDirectory } from './test/jobs/run-directory.mjs';
 import { BUDGET_FILE, formatTotal, readBudget, runSuites } from './test/run-suites.mjs';
 import { stress } from './test/stress.mjs';
 import { SUITES } from './test/suites.mjs';
+import { chooseTurn, describeTurn, takeTurn } from './test/turns.mjs';
 
 const USAGE = `npm test -- [options] [FILE…]
 
@@ -21,6 +22,7 @@ Runs set-up for the tests, then every suite, or only the given test files. The l
   --only SUITE      one of ${SUITES.map((suite) => suite.name).join(', ')}; may be repeated
   --check           also runs the checks of npm run check, and counts each of them
   --budget          fails if the suites, without set-up and checks, take longer than ${BUDGET_FILE} allows
+  --turns           leaves out the slow files whose turn is on another day, and lists them
   --stress FILE     runs this test file alone, 10 times or --rounds N, while all processors are busy
   --record-times    saves how long each file took, for the order of later runs
 `;
@@ -34,6 +36,7 @@ function parseOptions(args) {
       only: { type: 'string', multiple: true, default: [] },
       check: { type: 'boolean', default: false },
       budget: { type: 'boolean', default: false },
+      turns: { type: 'boolean', default: false },
       stress: { type: 'string' },
       rounds: { type: 'string', default: '10' },
       'record-times': { type: 'boolean', default: false },
@@ -56,9 +59,14 @@ function parseOptions(args) {
     rounds,
     check: values.check,
     budget: values.budget ? readBudget() : undefined,
+    turn: values.turns ? readTurn() : undefined,
     recordTimes: values['record-times'],
     suites: SUITES.filter((suite) => values.only.length === 0 || values.only.includes(suite.name)),
   };
+}
+
+function readTurn() {
+  return takeTurn(readRecordedTimes(), chooseTurn(process.env['COPPICE_TEST_TURN'], Date.now()));
 }
 
 await runMain(async (args) => {
@@ -78,11 +86,13 @@ await runMain(async (args) => {
  * @param {ReturnType<typeof parseOptions>} options
  * @param {import('./setup/setup.mjs').SetupResult} tools
  */
-async function runAll({ suites, check, budget, recordTimes }, tools) {
+async function runAll({ suites, check, budget, turn, recordTimes }, tools) {
   const checked = check ? await runChecks() : NOTHING;
   await compileService(tools);
   const times = readTimes();
-  const jobs = (await Promise.all(suites.map(({ plan }) => plan(tools, times)))).flat();
+  if (turn !== undefined) process.stdout.write(describeTurn(turn));
+  const isLeftOut = (/** @type {string} */ file) => turn?.leftOut.has(file) ?? false;
+  const jobs = (await Promise.all(suites.map(({ plan }) => plan(tools, times, isLeftOut)))).flat();
   const keep = recordTimes ? keepTimes : writeLastTimes;
   const counts = await runSuites(jobs, { keepTimes: keep, ...(budget === undefined ? {} : { budget }) });
   return addCounts(checked, counts);

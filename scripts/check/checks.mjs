@@ -1,8 +1,8 @@
-import { join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { ensurePythonClientTools, PYTHON_CLIENT } from '../setup/test-tools/python-client.mjs';
 import { GO_ENVIRONMENT, GO_PROGRAMS, goDirectory } from '../setup/go-programs.mjs';
 import { getNode } from '../setup/node-runtime.mjs';
-import { REPOSITORY } from '../setup/paths.mjs';
+import { completePath, REPOSITORY } from '../setup/paths.mjs';
 import { inspect, PREREQUISITES } from '../setup/prerequisites.mjs';
 import { describeError, SetupError } from '../setup/setup-error.mjs';
 import { addCounts, failure, NOTHING, PASS } from '../test/results/counts.mjs';
@@ -173,5 +173,8 @@ async function checkGofmt(gofmt, cwd) {
  * @param {string} cwd
  */
 async function checkStatically(go, cwd) {
-  return runInModule(await ensureStaticcheck(go), ['./...'], cwd);
+  // It runs the Go that PATH has, and the Go of set-up may be elsewhere.
+  const env = { ...GO_ENVIRONMENT, PATH: [dirname(go), completePath()].join(delimiter) };
+  const program = await ensureStaticcheck(go);
+  return (await runLive(program, ['./...'], { timeoutMs: TIMEOUT_MS, cwd, env })).exitCode === 0;
 }

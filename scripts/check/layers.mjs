@@ -94,6 +94,7 @@ export const LAYERS = [
       ['http'],
       ['metrics'],
       ['driver'],
+      ['image-objects'],
       ['capture-objects'],
       ['accelerator', 'capacity', 'snapshot'],
       ['workspace'],

@@ -18,9 +18,9 @@ import { toolsEnvironment, unitEnvironment } from './jobs/tools-environment.mjs'
 const USER_NODE = process.env['npm_node_execpath'] ?? process.execPath;
 /** Output directory of packages/sdk/tsconfig.test.json. */
 const SDK_TEST_BUILD = join(REPOSITORY, '.cache', 'sdk-test');
-/** Tests that also run on a second PostgreSQL: they depend on its SQL, its catalogue or its errors. */
+/** Tests that also run on a second PostgreSQL: they depend on its catalogue, its errors, its locks or its plans. */
 const DATABASE_TESTS =
-  /\/control\/(?:db\/(?!postgres\/)|schema\/|backup\/(?!backup\.)|(?:accounts|audit|billing)\/|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.|http\/(?:registries|previews|named-secrets|secret-rotation)\.)/;
+  /\/control\/(?:db\/(?!postgres\/)|schema\/|backup\/(?!backup\.)|billing\/|snapshots\/snapshots\.|sandbox\/(?:lost-commit|idempotency|family)\.)/;
 /** Assumed for jobs that mostly wait for a compiler. */
 const COMPILED_SECONDS = 20;
 /** Most of them wait for an HTTP server on loopback. */
@@ -33,7 +33,8 @@ const NOT_OURS = new Set(['node_modules', 'dist', '.git']);
  * @typedef {import('./jobs/run-jobs.mjs').JobResult} JobResult
  * @typedef {import('../setup/setup.mjs').SetupResult} Tools
  * @typedef {ReadonlyMap<string, number>} Times  seconds of an earlier run, by path in the repository
- * @typedef {{ name: string, title: string, plan: (tools: Tools, times: Times) => Promise<Job[]> }} Suite
+ * @typedef {(file: string) => boolean} IsLeftOut  by path in the repository
+ * @typedef {{ name: string, title: string, plan: (tools: Tools, times: Times, isLeftOut: IsLeftOut) => Promise<Job[]> }} Suite
  */
 
 /** @type {Suite[]} */
@@ -53,17 +54,17 @@ export const SUITES = [
   {
     name: 'unit',
     title: 'unit tests',
-    plan: async (tools, times) =>
+    plan: async (tools, times, isLeftOut) =>
       planBatches({
         suite: 'unit',
         node: tools.node,
         wrapper: await findNetworkWrapper(),
-        files: [
+        files: without(isLeftOut, [
           ...(await findTests('packages', '.test.ts')),
           ...(await findTests('lab', '.test.ts')),
           ...(await findTests('scripts', '.test.mjs')),
           ...(await findTests('packages/cli', '.test.mjs')),
-        ],
+        ]),
         times,
         env: unitEnvironment(tools),
       }),
@@ -71,12 +72,12 @@ export const SUITES = [
   {
     name: 'postgres',
     title: 'tests that depend on SQL, on the newest PostgreSQL',
-    plan: async (tools, times) =>
+    plan: async (tools, times, isLeftOut) =>
       planBatches({
         suite: 'postgres',
         node: tools.node,
         wrapper: await findNetworkWrapper(),
-        files: await findDatabaseTests(),
+        files: without(isLeftOut, await findDatabaseTests()),
         times,
         env: { COPPICE_TEST_POSTGRES_BIN: tools.packagedPostgres },
       }),
@@ -110,16 +111,24 @@ export const SUITES = [
   {
     name: 'e2e',
     title: 'tests on real virtual machines',
-    plan: async (tools, times) =>
+    plan: async (tools, times, isLeftOut) =>
       planMachineJobs({
         suite: 'e2e',
         node: tools.node,
-        files: await findTests('e2e', '.test.ts'),
+        files: without(isLeftOut, await findTests('e2e', '.test.ts')),
         times,
         env: toolsEnvironment(tools),
       }),
   },
 ];
+
+/**
+ * @param {IsLeftOut} isLeftOut
+ * @param {string[]} files
+ */
+function without(isLeftOut, files) {
+  return files.filter((file) => !isLeftOut(relative(REPOSITORY, file)));
+}
 
 /** Finds the unit tests that depend on SQL. */
 async function findDatabaseTests() {

@@ -39,7 +39,12 @@ export function describeFileTimes(times) {
 
 /** @returns {Map<string, number>} seconds of the last run here, else the recorded ones, by path in the repository */
 export function readTimes() {
-  return new Map([...readFrom(KEPT), ...readFrom(LAST)]);
+  return new Map([...readRecordedTimes(), ...readFrom(LAST)]);
+}
+
+/** @returns {Map<string, number>} the same for everyone, by path in the repository */
+export function readRecordedTimes() {
+  return readFrom(KEPT);
 }
 
 /** @param {ReadonlyMap<string, number>} times of some files */
