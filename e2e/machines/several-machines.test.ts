@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Coppice, type Sandbox } from '../../packages/sdk/src/index.ts';
+import { layOutTar } from '../../packages/server/src/control/testing/tar-of-files.ts';
 import { pollUntil } from '../../packages/server/src/lib/waiting/deadline.ts';
 import { Cluster, type Machine } from '../fixtures/machines/cluster.ts';
 import { API_KEY } from '../fixtures/service/service.ts';
@@ -76,6 +77,30 @@ describe('two controls and two runners', { concurrency: false }, () => {
         await sandbox.upload('/root/note', `of ${id}`);
         assert.equal((await sandbox.exec('cat /root/note')).stdout, `of ${id}`);
       }
+  });
+
+  it('the files of a build that one control has got are built with, or deleted, through the other', async () => {
+    const raw = layOutTar([{ path: 'app/note', content: 'of the context' }]);
+    for (const [from, to, name] of [
+      [one, two, 'forth:1'],
+      [two, one, 'back:1'],
+    ] as const) {
+      const context = await from.builds.uploadContext(raw);
+      const build = await to.builds.run({
+        from: IMAGE.image,
+        name,
+        steps: [
+          { copy: { fromPath: 'app', to: '/srv/' } },
+          { run: 'test "$(cat /srv/note)" = "of the context"' },
+        ],
+        context,
+      });
+      assert.equal(build.status, 'done');
+      await assert.rejects(to.builds.deleteContext(context), { code: 'not_found' });
+      const unused = await from.builds.uploadContext(raw);
+      await to.builds.deleteContext(unused);
+      await assert.rejects(from.builds.deleteContext(unused), { code: 'not_found' });
+    }
   });
 
   it('a snapshot is restored where it was taken', async () => {
