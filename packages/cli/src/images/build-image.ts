@@ -121,7 +121,8 @@ class Attempt {
       }
       if (ended === undefined) throw new Failure(`the log of build ${id} has no end`);
     } catch (error) {
-      await view.end();
+      // It fails if the reader of the log has left.
+      await view.end().catch(() => undefined);
       if (this.signal.aborted) return this.#cancel(id);
       this.#noteLeft(id);
       throw error;
