@@ -46,6 +46,8 @@ with Coppice(max_retries=8) as client, client.sandboxes.create(image="${SMALL.im
                 wait()
             except CoppiceError as error:
                 print(error.code, flush=True)
+    # Repeated until control answers again. A spawn is not, if a socket of the killed process accepted it.
+    client.sandboxes.get(sandbox.id)
     with sandbox.spawn("cat") as command:
         command.stdin.write("again")
         command.stdin.end()
