@@ -3,6 +3,8 @@ import { join } from 'node:path';
 import { setInterval as every } from 'node:timers/promises';
 import { AppError } from '@coppice/contract';
 import { findFreeBytes } from '../../../lib/files/free-space.ts';
+import { isDiskFull } from '../../host/full-disk.ts';
+import { ProcessError } from '../../host/run-process.ts';
 
 const WATCH_INTERVAL_MS = 250;
 
@@ -75,8 +77,18 @@ async function directoryBytes(directory: string): Promise<number> {
   return bytes;
 }
 
-export function diskFull(cause: unknown): AppError {
-  return new AppError('capacity', "this machine's disk is full; remove images or sandboxes and try again", {
-    cause,
-  });
+/** Whether a disk of this machine is full, as a system call or a program said. */
+export function isOutOfSpace(error: unknown): boolean {
+  const saysSo = error instanceof ProcessError && error.stderr.includes('No space left on device');
+  return saysSo || isDiskFull(error);
+}
+
+/** `image`: the one that has no room. */
+export function diskFull(cause: unknown, image?: string): AppError {
+  const which = image === undefined ? '' : `image ${image}: `;
+  return new AppError(
+    'capacity',
+    `${which}this machine's disk is full; remove images or sandboxes and try again`,
+    { cause },
+  );
 }

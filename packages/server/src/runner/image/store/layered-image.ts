@@ -16,9 +16,7 @@ import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { AppError, BUILT_REGISTRY, type ImageReference } from '@coppice/contract';
 import { stretched, untilAborted } from '../../../lib/waiting/deadline.ts';
-import { isDiskFull } from '../../host/full-disk.ts';
-import { ProcessError } from '../../host/run-process.ts';
-import { checkFreeSpace, diskFull, withinSpace } from '../layers/disk-space.ts';
+import { checkFreeSpace, diskFull, isOutOfSpace, withinSpace } from '../layers/disk-space.ts';
 import { maxUnpackedBytes, type ImageLimits } from '../layers/image-limits.ts';
 import { formatPinned } from '../source/resolver.ts';
 import { LayerError } from '../../../lib/tar/layer-error.ts';
@@ -222,9 +220,7 @@ function translate(error: unknown, build: LayeredBuild, limits: ImageLimits): un
     const seconds = Math.round(limits.flattenTimeoutMs / 1000);
     return new AppError('invalid_image', `the image was not made within ${seconds} s`, { cause: error });
   }
-  const saysSo = error instanceof ProcessError && error.stderr.includes('No space left on device');
-  if (!saysSo && !isDiskFull(error)) return error;
-  return diskFull(error);
+  return isOutOfSpace(error) ? diskFull(error) : error;
 }
 
 function tooLarge(maxBytes: number): AppError {

@@ -3,7 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { AppError } from '@coppice/contract';
 import { isDiskFull } from '../../host/full-disk.ts';
-import { checkFreeSpace, withinSpace } from '../layers/disk-space.ts';
+import { checkFreeSpace, diskFull, isOutOfSpace, withinSpace } from '../layers/disk-space.ts';
 import { maxUnpackedBytes, type ImageLimits } from '../layers/image-limits.ts';
 import type { ImageConfig, PrepareProgress, PrepareStep } from './image-store.types.ts';
 import { LayerError } from '../../../lib/tar/layer-error.ts';
@@ -11,7 +11,6 @@ import { compressedBytes } from '../source/manifest.ts';
 import { ProgressMeter } from '../layers/progress-meter.ts';
 import { pullImage } from '../source/pull.ts';
 import type { PullableImage } from '../source/resolver.ts';
-import { ProcessError } from '../../host/run-process.ts';
 import type { TreeLimits } from '../layers/tree-budget.ts';
 import { SQUASHFS_NAME } from './stored-images.ts';
 import type { UnpackPlaces } from '../unpacking/unpack-places.ts';
@@ -80,7 +79,7 @@ async function pull(
       unpack: (layer, source, signal) => unpacker.unpackLayer(layer, source, signal),
     });
   } catch (error) {
-    throw isDiskFull(error) ? diskFull(image.source.name, error) : error;
+    throw isDiskFull(error) ? diskFull(error, image.source.name) : error;
   }
 }
 
@@ -117,14 +116,5 @@ function translateFlattenFailure(name: string, error: unknown, limits: ImageLimi
       cause: error,
     });
   }
-  const saysSo = error instanceof ProcessError && error.stderr.includes('No space left on device');
-  return saysSo || isDiskFull(error) ? diskFull(name, error) : error;
-}
-
-function diskFull(name: string, cause: unknown): AppError {
-  return new AppError(
-    'capacity',
-    `image ${name}: this machine's disk is full; remove images or sandboxes and try again`,
-    { cause },
-  );
+  return isOutOfSpace(error) ? diskFull(error, name) : error;
 }
