@@ -1,5 +1,5 @@
 /** Captures and images built from steps in the object store, in SQL. Those of registries are in pulled-image-store.ts. */
-import { sql } from 'kysely';
+import { sql, type RawBuilder } from 'kysely';
 import { EVERYONE } from '../../lib/protocol/capture-protocol.ts';
 import type { Database } from '../db/database.ts';
 
@@ -125,13 +125,7 @@ export class CaptureObjectStore {
 
   /** Lists captures with objects that no snapshot and no sandbox names, and built images without a name. */
   async listLeft(): Promise<OwnedCapture[]> {
-    return await this.#db
-      .selectFrom('capture_objects')
-      .select(['capture_id as captureId', 'organization_id as organizationId'])
-      .where('removed_at', 'is', null)
-      .where(IS_LEFT)
-      .limit(MAX_ROWS)
-      .execute();
+    return listUnremoved(this.#db, IS_LEFT);
   }
 
   /**
@@ -139,14 +133,7 @@ export class CaptureObjectStore {
    * named again at any time.
    */
   async claimRemoval(digest: string, now: number): Promise<boolean> {
-    const { numUpdatedRows } = await this.#db
-      .updateTable('capture_objects')
-      .set({ removed_at: now })
-      .where('capture_id', '=', digest)
-      .where('removed_at', 'is', null)
-      .where(IS_LEFT)
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+    return claimRemoval(this.#db, digest, IS_LEFT, now);
   }
 
   /** Lists images of an organization that are noted as removed. */
@@ -201,4 +188,32 @@ export class CaptureObjectStore {
       WHERE snapshots.runner_id = ${runnerId} AND snapshots.status = 'ready' AND capture_objects.capture_id = snapshots.id
         AND capture_objects.stored_at IS NOT NULL AND NOT snapshots.id = ANY(${ids})`.execute(this.#db);
   }
+}
+
+/** Lists what is not noted as removed and for which `isLeft` holds. */
+export async function listUnremoved(db: Database, isLeft: RawBuilder<boolean>): Promise<OwnedCapture[]> {
+  return db
+    .selectFrom('capture_objects')
+    .select(['capture_id as captureId', 'organization_id as organizationId'])
+    .where('removed_at', 'is', null)
+    .where(isLeft)
+    .limit(MAX_ROWS)
+    .execute();
+}
+
+/** Notes that an image is removed, before it is. Returns false if `isLeft` holds no longer, or if it is removed already. */
+export async function claimRemoval(
+  db: Database,
+  digest: string,
+  isLeft: RawBuilder<boolean>,
+  now: number,
+): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('capture_objects')
+    .set({ removed_at: now })
+    .where('capture_id', '=', digest)
+    .where('removed_at', 'is', null)
+    .where(isLeft)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
 }

@@ -6,7 +6,7 @@ import { LOCAL_REGISTRY } from '@coppice/contract';
 import { sql, type RawBuilder } from 'kysely';
 import { EVERYONE } from '../../lib/protocol/capture-protocol.ts';
 import type { Database } from '../db/database.ts';
-import type { OwnedCapture } from './capture-object-store.ts';
+import { claimRemoval, listUnremoved, type OwnedCapture } from './capture-object-store.ts';
 
 const MAX_ROWS = 100;
 const HOUR_MS = 3_600_000;
@@ -82,27 +82,20 @@ export class PulledImageStore {
 
   /** Lists images that no organization has used lately. */
   async listLeft(now: number): Promise<OwnedCapture[]> {
-    return await this.#db
-      .selectFrom('capture_objects')
-      .select(['capture_id as captureId', 'organization_id as organizationId'])
-      .where('organization_id', '=', EVERYONE)
-      .where('removed_at', 'is', null)
-      .where(isUnused(now - (await this.#ages()).removeMs))
-      .limit(MAX_ROWS)
-      .execute();
+    return listUnremoved(this.#db, await this.#isUnused(now));
   }
 
   /** Notes that an image is removed, before it is. Returns false if it is used again, or is removed already. */
   async claimRemoval(digest: string, now: number): Promise<boolean> {
-    const { numUpdatedRows } = await this.#db
-      .updateTable('capture_objects')
-      .set({ removed_at: now })
-      .where('capture_id', '=', digest)
-      .where('organization_id', '=', EVERYONE)
-      .where('removed_at', 'is', null)
-      .where(isUnused(now - (await this.#ages()).removeMs))
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+    return claimRemoval(this.#db, digest, await this.#isUnused(now), now);
+  }
+
+  /** Whether a row is about an image of a registry that no organization has used lately. */
+  async #isUnused(now: number): Promise<RawBuilder<boolean>> {
+    const since = now - (await this.#ages()).removeMs;
+    return sql<boolean>`(
+      capture_objects.organization_id = ${EVERYONE} AND NOT EXISTS (
+        SELECT FROM image_uses WHERE image_uses.digest = capture_objects.capture_id AND last_used_at > ${since}))`;
   }
 
   async #ages(): Promise<Ages> {
@@ -119,11 +112,6 @@ export class PulledImageStore {
     if (reaches(FULL)) return FULL_AGES;
     return reaches(CROWDED) ? CROWDED_AGES : AGES;
   }
-}
-
-function isUnused(since: number): RawBuilder<boolean> {
-  return sql`NOT EXISTS (
-    SELECT FROM image_uses WHERE image_uses.digest = capture_objects.capture_id AND last_used_at > ${since})`;
 }
 
 /** Whether a runner may store an image that has a row: it is not stored, and no other runner has begun lately. */
