@@ -34,15 +34,11 @@ import {
   openFiles,
   openIn,
 } from './capture-files.ts';
-import { FETCH_TIMEOUT_MS, runTransfer, STORE_TIMEOUT_MS } from './capture-transfer.ts';
+import { FETCH_TIMEOUT_MS, FETCHES, runTransfer, STORE_TIMEOUT_MS, STORES } from './capture-transfer.ts';
 import { deleteStored, Fetched, findStored, isDamaged, Sent, type Found } from './stored-captures.ts';
 import { writeStoredMark } from './stored-mark.ts';
 
 const COLLECT_TIMEOUT_MS = 30 * 60_000;
-/** Each has some MiB of memory, and up to 16 requests to the store at a time. */
-const MAX_STORES = 2;
-const MAX_FETCHES = 4;
-const MAX_WAITING = 256;
 const MIB = 1024 * 1024;
 
 export interface CaptureObjectsParts {
@@ -74,8 +70,8 @@ export class CaptureObjects implements AsyncDisposable {
   readonly #fetches = new SingleFlight<CaptureInfo>();
   readonly #running = new Map<string, Running>();
   readonly #slots = {
-    storing: new Slots('snapshots to store', { maxRunning: MAX_STORES, maxWaiting: MAX_WAITING }),
-    fetching: new Slots('snapshots to fetch', { maxRunning: MAX_FETCHES, maxWaiting: MAX_WAITING }),
+    storing: new Slots('snapshots to store', STORES),
+    fetching: new Slots('snapshots to fetch', FETCHES),
   };
   #isClosed = false;
 

@@ -14,6 +14,9 @@ const HOUR_MS = 3_600_000;
 /** Of files of many GiB over a slow link. */
 export const STORE_TIMEOUT_MS = 5 * HOUR_MS;
 export const FETCH_TIMEOUT_MS = HOUR_MS;
+/** Of captures at a time, and of images. Each has some MiB of memory, and up to 16 requests to the store at a time. */
+export const STORES = { maxRunning: 2, maxWaiting: 256 };
+export const FETCHES = { maxRunning: 4, maxWaiting: 256 };
 const FIRST_FD = 3;
 const MAX_MESSAGES_CHARS = 2000;
 

@@ -1,7 +1,7 @@
 /**
  * Images in the object store, from which any runner of the region can fetch them. They are stored as captures are:
  *
- *   built or pulled here ── store ─► here and stored ─► fetched by the first create at another runner, where it is part of the image cache
+ *   built or pulled here ── store ─► here and stored ─► fetched by the first create at another runner, into its image cache
  *
  * An image built from steps is in chunks of its organization, so that a snapshot of a sandbox of the image adds nothing for it. One of a
  * registry is everyone's, and stands only for the repositories that have delivered it: whether a caller may have it, the registry says.
@@ -17,7 +17,13 @@ import { SingleFlight } from '../../lib/waiting/single-flight.ts';
 import { Slots } from '../../lib/waiting/slots.ts';
 import { imageKey, type CacheLeases } from '../cache/cache-leases.ts';
 import { openIn } from '../capture-objects/capture-files.ts';
-import { FETCH_TIMEOUT_MS, runTransfer, STORE_TIMEOUT_MS } from '../capture-objects/capture-transfer.ts';
+import {
+  FETCH_TIMEOUT_MS,
+  FETCHES,
+  runTransfer,
+  STORE_TIMEOUT_MS,
+  STORES,
+} from '../capture-objects/capture-transfer.ts';
 import {
   deleteStored,
   Fetched,
@@ -39,10 +45,7 @@ import {
 import { formatPinned } from '../image/source/resolver.ts';
 import { BlockServerError, type BlockServer } from '../workspace/block-server.ts';
 
-/** As for captures. */
-const MAX_STORES = 2;
-const MAX_FETCHES = 4;
-const QUEUE = { maxWaiting: 256, maxWaitingOfOwner: 64 };
+const MAX_WAITING_OF_OWNER = 64;
 const MIB = 2 ** 20;
 /** A pull is the other way to an image of a registry, so the store gets little time: for the look-up, and for a fetch by its size. */
 const FIND_PULLED_MS = 5_000;
@@ -89,8 +92,8 @@ export class SharedImages implements AsyncDisposable {
   readonly #fetches = new SingleFlight<void>();
   readonly #running = new Set<Promise<unknown>>();
   readonly #slots = {
-    storing: new Slots('images to store', { maxRunning: MAX_STORES, ...QUEUE }),
-    fetching: new Slots('images to fetch', { maxRunning: MAX_FETCHES, ...QUEUE }),
+    storing: new Slots('images to store', { ...STORES, maxWaitingOfOwner: MAX_WAITING_OF_OWNER }),
+    fetching: new Slots('images to fetch', { ...FETCHES, maxWaitingOfOwner: MAX_WAITING_OF_OWNER }),
   };
   /** Until then, in monotonic time, images of registries are not looked for in the store. */
   #pullUntilMs = 0;
