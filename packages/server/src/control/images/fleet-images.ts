@@ -122,7 +122,10 @@ export class FleetImages {
     return Promise.all(this.#reachable().map(tell));
   }
 
-  /** Returns those that are connected, or one that may be restarting. Throws an ElsewhereError if only another control has one that answers. */
+  /**
+   * Returns those that are connected, or one that may be restarting. Throws an ElsewhereError if only another control has one that
+   * answers.
+   */
   #reachable(): OwnedRunner[] {
     const connected = this.#runners.listConnected();
     if (connected.length > 0) return connected;

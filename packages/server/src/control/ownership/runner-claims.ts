@@ -295,8 +295,8 @@ export class RunnerClaims {
 }
 
 /**
- * Gives what a runner had to another one, except built images, and snapshots that any runner can fetch. Ended sandboxes, too, if something of them is to
- * be cleaned up there. Null: what no runner has.
+ * Gives what a runner had to another one, except built images, and snapshots that any runner can fetch. Ended sandboxes, too, if
+ * something of them is to be cleaned up there. Null: what no runner has.
  */
 async function handOver(db: Database, from: string | null, to: string): Promise<void> {
   if (from !== null) await settleSeen(db, from);

@@ -4,8 +4,9 @@
  *   client ─► this control: authenticated, counted; its sandbox is elsewhere ─► owner: answers as it does its own clients
  *
  * A control that owns nothing any more has a successor within its lease: the request waits for it, and is refused with
- * `unavailable` after a while. One that a control itself must answer is refused once that one has ended. It is sent again only if none of it has been sent, or if the owner was still taking the runner
- * and none of a body that is passed on as it arrives has been sent.
+ * `unavailable` after a while. One that a control itself must answer is refused once that one has ended. It is sent again only if
+ * none of it has been sent, or if the owner was still taking the runner and none of a body that is passed on as it arrives has been
+ * sent.
  */
 import { once } from 'node:events';
 import { Agent, request as sendRequest } from 'node:https';
